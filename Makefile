@@ -1,0 +1,107 @@
+# Everything runs from Python 3.11+ and make; each target does its own set-up, once.
+#
+# PYTHON picks the interpreter, VENV where its environment goes:
+#   make test PYTHON=python3.13 VENV=.venv-3.13
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check
+SOURCES := $(wildcard src tests bench examples)
+
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.SUFFIXES:
+
+.PHONY: help
+help: ## show this list (the default)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(VENV)/ready ## see what Redrive does, in your terminal
+	@$(PY) -m redrive.cli demo
+
+.PHONY: test
+test: check ## check, then run all tests and show the branches they miss
+	@$(PY) -m pytest --quiet --numprocesses auto --cov --cov-report term
+
+.PHONY: check
+check: $(VENV)/ready ## lint, types and the direction of imports
+	@$(call quietly,ruff check $(SOURCES))
+	@$(call quietly,ruff format --check $(SOURCES))
+	@$(call quietly,mypy)
+	@$(call quietly,basedpyright --pythonpath $(PY) --warnings)
+	@$(call quietly,lint-imports --no-logo)
+
+.PHONY: format
+format: $(VENV)/ready ## put the code in shape and mend what ruff can
+	@$(BIN)/ruff check --quiet --fix-only $(SOURCES)
+	@$(BIN)/ruff format --quiet $(SOURCES)
+
+.PHONY: api
+api: $(VENV)/ready ## rewrite the reviewed list of public names
+	@$(PY) -m tests.contract.surface
+
+.PHONY: torture
+torture: $(VENV)/ready ## run the long races and crash loops
+	@HYPOTHESIS_PROFILE=thorough $(PY) -m pytest --quiet -m torture || [ $$? -eq 5 ]  # 5: none selected
+
+.PHONY: bench
+bench: $(VENV)-bench/ready ## measure Redrive beside its peers
+	@$(VENV)-bench/bin/python bench/retry.py
+
+.PHONY: lock
+lock: ## pin the development tools anew; UPGRADE=1 moves them to their newest versions
+	@$(call new_environment,.venv-lock)
+	@.venv-lock/bin/python $(PIP_INSTALL) uv
+	@$(call compile,dev,--extra cli --extra otel)
+	@$(call compile,bench,--constraint requirements/dev.txt)
+	@rm -rf .venv-lock
+
+.PHONY: clean
+clean: ## remove the environments and everything that tools left behind
+	@rm -rf $(VENV) $(VENV)-bench .venv-lock dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+
+# A tool's output is worth reading only when it found something.
+define quietly
+echo "$(1)"; output=$$($(BIN)/$(1) 2>&1) || { echo "$$output"; exit 1; }
+endef
+
+# --- environments -----------------------------------------------------------------------------------------------------
+# An environment is ready when its file `ready` exists. It is written last, so an interrupted set-up starts anew; and it is
+# rebuilt from nothing when a lock changes, so that no tool is left over from another commit.
+
+$(VENV)/locked: requirements/dev.txt
+	@$(call new_environment,$(VENV))
+	@$(PY) $(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)-bench/locked: requirements/dev.txt requirements/bench.txt
+	@$(call new_environment,$(VENV)-bench)
+	@$(VENV)-bench/bin/python $(PIP_INSTALL) --require-hashes -r requirements/dev.txt -r requirements/bench.txt
+	@touch $@
+
+%/ready: %/locked pyproject.toml
+	@$*/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.SECONDARY:
+
+# Naming a Python is not having it (pyenv's shims, Debian without python3-venv): each candidate must really run.
+define new_environment
+for python in $(PYTHON) $(if $(PYTHON),,python3.11 python3.12 python3.13 python3.14 python3 python); do \
+  if $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+    echo "setting up $(1) with $$($$python --version)"; \
+    exec $$python -m venv --clear $(1); \
+  fi; \
+done; \
+echo "no Python 3.11 or newer with its venv module: install one (Debian, Ubuntu: apt install python3-venv)," >&2; \
+echo "or say where it is: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; \
+exit 1
+endef
+
+# Universal: one lock for every Python from 3.11 and every platform.
+define compile
+.venv-lock/bin/uv pip compile pyproject.toml --group $(1) $(2) $(if $(UPGRADE),--upgrade) \
+  --universal --python-version 3.11 --generate-hashes \
+  --quiet --custom-compile-command 'make lock' --output-file requirements/$(1).txt
+endef

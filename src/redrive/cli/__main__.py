@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: MIT
+"""``python -m redrive.cli``."""
+
+from redrive.cli import main
+
+main()

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Lengths of time: what people write, and the seconds that code computes with. Pure: no I/O, no clock.
+
+A bare number is seconds, as everywhere in the standard library; a ``timedelta`` says its own unit; files write
+``"100ms"``, ``"1.5s"``, ``"2m"``, ``"1h"``, ``"1d"`` or .NET's ``"[d.]hh:mm:ss[.fff]"``.
+"""
+
+from datetime import timedelta
+
+from redrive.errors import InvalidSetting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Duration: TypeAlias = float | timedelta
+
+LONGEST = 366 * 86_400.0
+"""A year. Longer waits are a mistake in the unit, and ``time.sleep`` refuses much longer ones."""
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def seconds(setting: str, value: "Duration", *, zero: bool = False) -> float:
+    """Check a length of time and return it in seconds.
+
+    Args:
+        setting: the name to blame in the error.
+        value: seconds or a ``timedelta``.
+        zero: whether no time at all is allowed.
+
+    Raises:
+        InvalidSetting: it is negative, not finite, longer than a year, or no length of time.
+    """
+    allowed = f"must be {'0' if zero else 'more than 0'} to {LONGEST:,.0f} seconds, or a timedelta"
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise InvalidSetting(setting, value, allowed)
+    if not (0.0 if zero else 5e-324) <= number <= LONGEST:  # also refuses NaN, which compares false
+        raise InvalidSetting(setting, value, allowed)
+    return float(number)
+
+
+def parse(setting: str, text: object) -> float:
+    """Return the seconds that a file's value stands for, unchecked but for being a length of time."""
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        return float(text)
+    if isinstance(text, str) and len(text) <= 32:
+        found = _parse_timespan(text) if ":" in text else _parse_unit(text)
+        if found is not None:
+            return found
+    raise InvalidSetting(setting, text, 'write seconds as a number, or "100ms", "1.5s", "2m", "1h", "1d", "00:00:30"')
+
+
+def _parse_unit(text: str) -> float | None:
+    number = text.strip().rstrip("msh d")
+    unit = text.strip()[len(number) :].strip()
+    try:
+        return float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        return None
+
+
+def _parse_timespan(text: str) -> float | None:
+    parts = text.split(":")
+    if len(parts) != 3:
+        return None
+    days, _, hours = parts[0].rpartition(".")
+    try:
+        return int(days or 0) * 86_400.0 + int(hours) * 3_600.0 + int(parts[1]) * 60.0 + float(parts[2])
+    except ValueError:
+        return None

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""What a call can see of the retries around it: the attempt it is part of, and how much time is left.
+
+It travels in a context variable, so it follows tasks and ``asyncio.to_thread``, and never leaks between requests.
+"""
+
+from contextvars import ContextVar
+
+from redrive import duration
+from redrive.clock import system_clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from redrive.clock import Clock
+    from redrive.duration import Duration
+
+    class Scope(Protocol):
+        """What code can be inside of: an operation in progress, or a block with a deadline."""
+
+        @property
+        def name(self) -> str: ...  # noqa: D102 - as in Attempt
+        @property
+        def number(self) -> int: ...  # noqa: D102 - as in Attempt
+        @property
+        def clock(self) -> Clock: ...  # noqa: D102 - as in Attempt
+        @property
+        def ends_at(self) -> float | None: ...  # noqa: D102 - as in Attempt
+        @property
+        def attempt_timeout(self) -> float | None: ...  # noqa: D102 - as in Attempt
+
+
+class Attempt:
+    """The attempt that is running.
+
+    Attributes:
+        number: which attempt it is, counted from 1.
+    """
+
+    __slots__ = ("_scope", "number")
+
+    def __init__(self, scope: "Scope") -> None:
+        self.number = scope.number
+        self._scope = scope
+
+    @property
+    def operation(self) -> str:
+        """What is being attempted."""
+        return self._scope.name
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds left for all attempts, this one and those around it; never negative; None without a deadline."""
+        scope = self._scope
+        return None if scope.ends_at is None else max(0.0, scope.ends_at - scope.clock.monotonic())
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds this attempt may take, to hand to your client: ``attempt_timeout`` or ``remaining``, the shorter."""
+        remaining, limit = self.remaining, self._scope.attempt_timeout
+        if remaining is None or limit is None:
+            return limit if remaining is None else remaining
+        return min(remaining, limit)
+
+
+ambient: "ContextVar[Scope | None]" = ContextVar("redrive.retry.attempt", default=None)
+"""The innermost operation or deadline around the running code.
+
+Put back with ``set``, never with ``reset``: in an async generator a block may be left in another copy of the context
+than the one it was entered in, and ``reset`` refuses that.
+"""
+
+
+def current_attempt() -> Attempt:
+    """Return the attempt that the calling code is part of.
+
+    A first attempt is only announced where it has a limit of its own that others must see (a stated ``deadline`` or
+    ``attempt_timeout``). Unannounced code is, truthfully, in attempt 1 with no limit.
+    """
+    return Attempt(ambient.get() or _UNLIMITED)
+
+
+def remaining_in(scope: "Scope | None") -> float | None:
+    """Return the seconds that a scope leaves for what is inside it."""
+    return None if scope is None else Attempt(scope).remaining
+
+
+class _Limited:
+    """A scope that is no operation."""
+
+    __slots__ = ("attempt_timeout", "clock", "ends_at", "name", "number")
+
+    def __init__(self, name: str, number: int, clock: "Clock", ends_at: float | None) -> None:
+        self.name = name
+        self.number = number
+        self.clock = clock
+        self.ends_at = ends_at
+        self.attempt_timeout: float | None = None
+
+
+_UNLIMITED = _Limited("", 1, system_clock, None)
+
+
+class deadline:  # noqa: N801 - reads as a statement: with deadline(5):
+    """Give a ``with`` block a deadline that every retry inside it sees.
+
+    Retries inside stop in time for it; a running attempt is not interrupted. Blocks nest: the nearest end counts.
+    """
+
+    __slots__ = ("_clock", "_outer", "_seconds")
+
+    def __init__(self, seconds: "Duration", *, clock: "Clock" = system_clock) -> None:
+        self._seconds = duration.seconds("seconds", seconds, zero=True)
+        self._clock = clock
+
+    def __enter__(self) -> Attempt:
+        self._outer = ambient.get()
+        outer = current_attempt()
+        left = self._seconds if outer.remaining is None else min(self._seconds, outer.remaining)
+        scope = _Limited(outer.operation, outer.number, self._clock, self._clock.monotonic() + left)
+        ambient.set(scope)
+        return Attempt(scope)
+
+    def __exit__(self, *_: object) -> None:
+        ambient.set(self._outer)

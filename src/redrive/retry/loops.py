@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""Calling and waiting until there is an outcome: one loop that blocks, one that awaits.
+
+All they have to decide is in ``operation``. Everything here drops its reference to an error on the way out: a frame
+that is part of the error's traceback and holds the error is garbage that only the cycle collector can find.
+"""
+
+from redrive.retry.ambient import ambient
+from redrive.retry.operation import Operation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Any, TypeVar
+
+    from redrive.retry.plan import Plan
+
+    T = TypeVar("T")
+
+
+class Live:
+    """The plan in force. Reading a policy file again replaces it; calls that are running keep theirs."""
+
+    __slots__ = ("plan",)
+
+    def __init__(self, plan: "Plan") -> None:
+        self.plan = plan
+
+    def current(self) -> "Plan":
+        """Return the plan for an operation that begins, or that turns out to need one."""
+        return self.plan
+
+
+def begin(live: Live, name: str) -> Operation:
+    """Return a new operation whose first attempt is still to come."""
+    plan = live.current()
+    started = plan.clock.monotonic()
+    if plan.budget is not None:
+        plan.budget.called(started)
+    return Operation(plan, plan.operation or name, started, ambient.get())
+
+
+def adopt(live: Live, name: str, started: float) -> Operation:
+    """Return the operation of a call whose first attempt has just failed, outside."""
+    plan = live.current()
+    operation = Operation(plan, plan.operation or name, started, None)
+    if plan.breaker is not None:
+        operation.adopt()
+    return operation
+
+
+def attempts(
+    operation: Operation,
+    fn: "Callable[..., T]",
+    args: "tuple[Any, ...]",
+    kwargs: "dict[str, Any]",
+    failure: Exception | None = None,
+) -> "T":
+    """Call until a result is accepted or the operation gives up; ``failure`` is that of an adopted first attempt."""
+    clock = operation.plan.clock
+    is_gated = operation.plan.breaker is not None
+    result: T = None  # type: ignore[assignment]  # until there is one; then it is only returned if it is
+    is_first = failure is None
+    operation.open()
+    try:
+        while True:
+            if not is_first:
+                delay = operation.delay_after(failure, result)
+                if delay is None:
+                    return _outcome(failure, result)
+                if delay > 0.0:
+                    clock.sleep(delay)
+            if is_gated:
+                _pass_breaker(operation, failure)
+            is_first = False
+            try:
+                result = fn(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - which errors are retried is the operation's to say
+                failure = error
+            except BaseException:
+                operation.abandon()
+                raise
+            else:
+                failure = None
+                if operation.accepts(result):
+                    return result
+    finally:
+        operation.close()
+        failure = None
+
+
+async def attempts_async(
+    operation: Operation,
+    fn: "Callable[..., Awaitable[T]]",
+    args: "tuple[Any, ...]",
+    kwargs: "dict[str, Any]",
+    failure: Exception | None = None,
+) -> "T":
+    """Await until a result is accepted or the operation gives up; ``failure`` is that of an adopted first attempt."""
+    clock = operation.plan.clock
+    is_gated = operation.plan.breaker is not None
+    result: T = None  # type: ignore[assignment]  # until there is one; then it is only returned if it is
+    is_first = failure is None
+    operation.open()
+    try:
+        while True:
+            if not is_first:
+                delay = operation.delay_after(failure, result)
+                if delay is None:
+                    return _outcome(failure, result)
+                if delay > 0.0:
+                    await clock.sleep_async(delay)
+            if is_gated:
+                await _pass_breaker_async(operation, failure)
+            is_first = False
+            limit = operation.time_limit()
+            try:
+                result = await (fn(*args, **kwargs) if limit is None else _within(limit, operation, fn, args, kwargs))
+            except Exception as error:  # noqa: BLE001 - which errors are retried is the operation's to say
+                failure = error
+            except BaseException:
+                operation.abandon()
+                raise
+            else:
+                failure = None
+                if operation.accepts(result):
+                    return result
+    finally:
+        operation.close()
+        failure = None
+
+
+def _pass_breaker(operation: Operation, failure: Exception | None) -> None:
+    """Wait until the breaker lets the next attempt through; raise what failed last, or its refusal, if it does not."""
+    try:
+        while (pause := operation.pause(failure)) is not None:
+            operation.clock.sleep(pause)
+    finally:
+        failure = None
+
+
+async def _pass_breaker_async(operation: Operation, failure: Exception | None) -> None:
+    """Wait until the breaker lets the next attempt through; raise what failed last, or its refusal, if it does not."""
+    try:
+        while (pause := operation.pause(failure)) is not None:
+            await operation.clock.sleep_async(pause)
+    finally:
+        failure = None
+
+
+def _outcome(failure: Exception | None, result: "T") -> "T":
+    """Give the caller what the last attempt gave us."""
+    try:
+        if failure is not None:
+            raise failure
+        return result
+    finally:
+        failure = None
+
+
+async def _within(
+    limit: float,
+    operation: Operation,
+    fn: "Callable[..., Awaitable[T]]",
+    args: "tuple[Any, ...]",
+    kwargs: "dict[str, Any]",
+) -> "T":
+    """Await one attempt, cut off at its limit."""
+    scope = None
+    try:
+        async with operation.plan.clock.timeout(limit) as scope:
+            return await fn(*args, **kwargs)
+    except TimeoutError:
+        if scope is None or not scope.expired():  # the call's own time-out, not ours
+            raise
+    raise operation.cut_off(limit)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT
+"""The documentation is run: every Python block, every ``redrive`` command, every policy file, every example.
+
+How a page says what to do with a block, in the words after its opening fence:
+
+- ``python`` runs alone, in an empty directory; a ``text`` block right after it is exactly what it prints.
+- ``python continues`` goes on where the block before it stopped, with the same names and files.
+- ``sh`` holds ``redrive`` commands that succeed; ``sh no-run`` is for the others, such as ``pip install``.
+- ``toml`` and ``xml`` that define policies are loaded.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from redrive.retry import Policies
+from redrive.testing import no_sleep
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+RUN = {"python", "python continues", "sh", "toml", "xml"}
+SHOWN = {"text", "sh no-run", "json", "mermaid"}
+
+WITHOUT_SLEEPING = """
+import runpy, sys
+from redrive.testing import no_sleep
+with no_sleep():
+    runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+FENCE = re.compile(r"^(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=fence)[ ]*$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    page: Path
+    line: int  # of its opening fence
+    info: str
+    text: str
+    follows: bool  # nothing but blank lines since the block before
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+class Step(NamedTuple):
+    """A Python block and, if the page shows it, what it prints."""
+
+    block: Block
+    prints: str | None
+
+    def run(self, namespace: dict[str, object]) -> None:
+        """Run the block; tracebacks point into the page."""
+        source = "\n" * self.block.line + self.block.text
+        exec(compile(source, self.block.page, "exec"), namespace)  # noqa: S102 - our own pages
+
+
+def blocks(page: Path, text: str) -> Iterator[Block]:
+    end = 0
+    for found in FENCE.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        yield Block(page, line, found["info"].strip(), found["text"], not text[end : found.start()].strip())
+        end = found.end()
+
+
+def stories(found: list[Block]) -> Iterator[list[Step]]:
+    """Group Python blocks with those that continue them: a story shares its names and its directory."""
+    story: list[Step] = []
+    for block, after in zip(found, [*found[1:], None], strict=True):
+        if block.info not in ("python", "python continues"):
+            continue
+        if story and (block.info == "python" or block.page != story[-1].block.page):
+            yield story
+            story = []
+        shown = after is not None and after.info == "text" and after.follows
+        story.append(Step(block, after.text if shown else None))
+    if story:
+        yield story
+
+
+def commands(block: Block) -> list[str]:
+    """Return the command lines of a ``sh`` block, without prompts, comments and line continuations."""
+    lines = block.text.replace("\\\n", " ").splitlines()
+    return [line.removeprefix("$ ") for line in lines if line.strip() and not line.startswith("#")]
+
+
+def defines_policies(block: Block) -> bool:
+    mark = {"toml": "[policies", "xml": "RetryPolicyConfiguration"}.get(block.info)
+    return mark is not None and mark in block.text
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page, page.read_text())]
+
+
+@pytest.mark.parametrize("story", list(stories(BLOCKS)), ids=lambda story: str(story[0].block))
+def test_python_runs_and_prints_what_the_page_says(story, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    with no_sleep():
+        for step in story:
+            step.run(namespace)
+            printed = capsys.readouterr().out
+            if step.prints is not None:
+                assert printed.rstrip() == step.prints.rstrip(), str(step.block)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.info == "sh"], ids=str)
+def test_commands_succeed(block, tmp_path):
+    for command in commands(block):
+        program, *arguments = shlex.split(command, comments=True)
+        assert program == "redrive", f"{block}: only redrive commands are run; mark the block `sh no-run`"
+        ran = subprocess.run(
+            [sys.executable, "-m", "redrive.cli", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if defines_policies(block)], ids=str)
+def test_policy_files_load(block):
+    Policies.parse(block.text, format=block.info)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_examples_succeed(example, tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SLEEPING, example], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_a_block_says_what_it_is(block):
+    """A misspelt word after the fence would quietly switch the block's test off."""
+    assert block.info in RUN | SHOWN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    prose = FENCE.sub("", page.read_text())
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose)
+    assert [target for target in targets if "://" not in target and not (page.parent / target).exists()] == []
+
+
+PAGE = """# Title
+
+```python
+x = 1
+```
+
+```python continues
+print(x)
+```
+
+```text
+1
+```
+
+Prose.
+
+```text
+2
+```
+"""
+
+
+def test_blocks_are_found_with_their_line_and_their_output():
+    first, second, text, loose = found = list(blocks(ROOT / "page.md", PAGE))
+    assert [str(block) for block in found] == ["page.md:3", "page.md:7", "page.md:11", "page.md:17"]
+    assert text.follows
+    assert not loose.follows
+    assert list(stories(found)) == [[Step(first, None), Step(second, "1\n")]]
