@@ -43,7 +43,7 @@ def seconds(setting: str, value: "Duration", *, zero: bool = False) -> float:
 
 def parse(setting: str, text: object) -> float:
     """Return the seconds that a file's value stands for, unchecked but for being a length of time."""
-    if isinstance(text, int | float) and not isinstance(text, bool):
+    if isinstance(text, int | float) and not isinstance(text, bool) and abs(text) < 1e300:  # float() takes no more
         return float(text)
     if isinstance(text, str) and len(text) <= 32:
         found = _parse_timespan(text) if ":" in text else _parse_unit(text)
@@ -62,11 +62,14 @@ def _parse_unit(text: str) -> float | None:
 
 
 def _parse_timespan(text: str) -> float | None:
-    parts = text.split(":")
+    parts = text.strip().split(":")
     if len(parts) != 3:
         return None
     days, _, hours = parts[0].rpartition(".")
-    try:
-        return int(days or 0) * 86_400.0 + int(hours) * 3_600.0 + int(parts[1]) * 60.0 + float(parts[2])
-    except ValueError:
+    figures = (days or "0", hours, parts[1], parts[2].replace(".", "", 1))
+    if not all(figure.isascii() and figure.isdigit() for figure in figures):  # int() would take "-0" and "1_0" as well
         return None
+    minutes, secs = int(parts[1]), float(parts[2])
+    if minutes >= 60 or secs >= 60.0:
+        return None
+    return int(days or 0) * 86_400.0 + int(hours) * 3_600.0 + minutes * 60.0 + secs

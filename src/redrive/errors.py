@@ -65,12 +65,17 @@ class MissingExtra(UsageError, ImportError):
     """A feature needs a package that is not installed.
 
     Attributes:
+        feature: what needs it.
         extra: the extra of Redrive that brings it.
     """
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs the extra '{extra}': pip install 'redrive[{extra}]'")
+        super().__init__(feature, extra)
+        self.feature = feature
         self.extra = extra
+
+    def __str__(self) -> str:
+        return f"{self.feature} needs the extra '{self.extra}': pip install 'redrive[{self.extra}]'"
 
 
 class PolicyFileError(UsageError):

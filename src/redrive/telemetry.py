@@ -26,8 +26,6 @@ __all__ = [
     "PoliciesReloaded",
     "RetryGaveUp",
     "RetrySucceeded",
-    "is_listened_to",
-    "report",
 ]
 
 logger = logging.getLogger("redrive.retry")

@@ -5,6 +5,7 @@ The other layers use other words: a message is *redelivered*, an event *replayed
 *recovered* in bulk by a person.
 """
 
+from redrive.retry.adaptive import Adaptive
 from redrive.retry.ambient import Attempt, current_attempt, deadline
 from redrive.retry.block import BlockAttempt
 from redrive.retry.breaker import CircuitBreaker
@@ -12,7 +13,6 @@ from redrive.retry.budget import RetryBudget
 from redrive.retry.calling import Retry, retry
 from redrive.retry.hints import is_transient
 from redrive.retry.policy import (
-    Adaptive,
     Backoff,
     Delays,
     Exponential,

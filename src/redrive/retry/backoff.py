@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _LAST_DOUBLING = 62
 """2^62 times a microsecond is 146,000 years: beyond any cap, and far from where floats overflow."""
 
+_MOST_STEPS = 1 << 62
+"""The same for steps that do not double: no float product of it overflows."""
+
 
 def exponential(n: int, min_s: float, delta_s: float, max_s: float) -> float:
     """Return ``min + (2^(n-1) - 1) * delta``, at most ``max``."""
@@ -25,7 +28,7 @@ def exponential(n: int, min_s: float, delta_s: float, max_s: float) -> float:
 
 def linear(n: int, start_s: float, step_s: float, max_s: float) -> float:
     """Return ``start + (n-1) * step``, at most ``max``."""
-    return min(max_s, start_s + (n - 1) * step_s)
+    return min(max_s, start_s + min(n - 1, _MOST_STEPS) * step_s)
 
 
 def listed(n: int, delays_s: tuple[float, ...]) -> float:

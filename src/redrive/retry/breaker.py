@@ -83,16 +83,20 @@ class CircuitBreaker:
 
     def admit(self, now: float) -> int | None:
         """Return a permit for one call, to be handed back with its outcome; None means refused."""
+        return self.ask(now)[0]
+
+    def ask(self, now: float) -> "tuple[int | None, Change | None]":
+        """Return what ``admit`` returns, and the change of state that asking caused, if any."""
         with self._lock:
             if self._state == "closed":
-                return self._generation
-            is_full = self._state == "open" or self._in_flight >= self.probes
-            if is_full and now - self._state_since >= self.open_for:
-                self._enter("half_open", now)  # from open; or again, if probes never reported: they must not block it
-            elif is_full:
-                return None
+                return self._generation, None
+            change: Change | None = None
+            if self._is_full():
+                if now - self._state_since < self.open_for:
+                    return None, None
+                change = self._enter("half_open", now)  # or again, if probes never reported: they must not block it
             self._in_flight += 1
-            return self._generation
+            return self._generation, change
 
     def adopt(self) -> int | None:
         """Return a permit for a call that began while the breaker was calm; None if it no longer counts."""
@@ -102,7 +106,7 @@ class CircuitBreaker:
     def retry_after(self, now: float) -> float:
         """Return the seconds until it is worth asking for a permit again."""
         with self._lock:
-            if self._state == "closed":
+            if not self._is_full():
                 return 0.0
             wait = self._state_since + self.open_for - now
             # half open and full: the running probes decide, which they do well before the state is given up
@@ -156,6 +160,9 @@ class CircuitBreaker:
         self._totals = [[0, 0] for _ in range(_SLOTS)]
         self.calm = state == "closed" and self.failure_rate is None
         return None if before == state else (before, state)
+
+    def _is_full(self) -> bool:
+        return self._state == "open" or (self._state == "half_open" and self._in_flight >= self.probes)
 
     def _is_too_much(self, now: float) -> bool:
         if self.failure_rate is None:

@@ -87,9 +87,8 @@ class Operation:
         if breaker is None:
             return None
         now = self.clock.monotonic()
-        before = breaker.state
-        self._permit = breaker.admit(now)
-        self._tell(None if breaker.state == before else (before, breaker.state))
+        self._permit, change = breaker.ask(now)
+        self._tell(change)
         if self._permit is not None:
             return None
         wait = breaker.retry_after(now)

@@ -3,7 +3,8 @@
 
 from redrive import duration
 from redrive.errors import InvalidSetting
-from redrive.retry.policy import Exponential, check_max_attempts, check_policy
+from redrive.retry.adaptive import Adaptive
+from redrive.retry.policy import Backoff, Exponential, check_max_attempts, check_policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,10 +114,10 @@ class Plan:
         )
 
 
-def _split(on: object) -> "tuple[tuple[type[Exception], ...], tuple[Callable[[Exception], bool], ...]]":
+def _split(on: object) -> "tuple[tuple[type[Exception], ...], tuple[Callable[[Exception], object], ...]]":
     """Sort what to retry into exception types and tests."""
     types: list[type[Exception]] = []
-    tests: list[Callable[[Exception], bool]] = []
+    tests: list[Callable[[Exception], object]] = []
     items: list[Any] = list(on) if isinstance(on, tuple | list) else [on]
     for item in items:
         if isinstance(item, type) and issubclass(item, Exception):
@@ -124,8 +125,7 @@ def _split(on: object) -> "tuple[tuple[type[Exception], ...], tuple[Callable[[Ex
         elif isinstance(item, type):
             raise InvalidSetting("on", item, "must be Exception or below; cancellation and exits are never retried")
         elif callable(item):
-            test: Callable[[Exception], bool] = item
-            tests.append(test)
+            tests.append(item)
         else:
             raise InvalidSetting(
                 "on", item, "must be exception types, or functions of an exception, or a tuple of these"
@@ -138,9 +138,13 @@ def _split(on: object) -> "tuple[tuple[type[Exception], ...], tuple[Callable[[Ex
 def _limited(policy: "Policy | None", max_attempts: int | None) -> "tuple[Policy, int | None]":
     """Return the policy with its limit overridden, and the limit that is left for the caller to watch."""
     chosen = Exponential() if policy is None else check_policy("policy", policy)
-    if max_attempts is not None and "max_attempts" in getattr(chosen, "__slots__", ()):
-        return chosen.replace(max_attempts=max_attempts), None
-    return chosen, max_attempts
+    if max_attempts is None or not isinstance(chosen, Backoff | Adaptive):
+        return chosen, max_attempts
+    from copy import copy
+
+    limited = copy(chosen)
+    object.__setattr__(limited, "max_attempts", max_attempts)  # nobody else has seen this copy
+    return limited, None
 
 
 def _check_part(setting: str, value: "_F", method: str, meant: str) -> "_F":

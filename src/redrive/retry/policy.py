@@ -5,14 +5,16 @@ A policy looks at a ``Failure`` and answers ``RetryAfter(delay)`` or ``GiveUp(wh
 somebody else waits, calls and counts.
 """
 
+from datetime import timedelta
+
 from redrive import duration
 from redrive.errors import InvalidSetting
-from redrive.retry import backoff, hints
+from redrive.retry import backoff
 from redrive.value import Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
     from typing import Literal, Self, TypeAlias
 
     from redrive.duration import Duration
@@ -75,7 +77,11 @@ class RetryAfter(Value):
     delay: float
 
     def __init__(self, delay: float) -> None:
-        if not 0.0 <= delay <= _LONGEST_DELAY:  # NaN too: a wrong delay must never become a hot loop
+        try:
+            is_allowed = 0.0 <= delay <= _LONGEST_DELAY  # not NaN: a wrong delay must never become a hot loop
+        except TypeError:
+            is_allowed = False
+        if not is_allowed:
             raise InvalidSetting("delay", delay, f"must be 0 to {_LONGEST_DELAY:,.0f} seconds")
         object.__setattr__(self, "delay", delay)  # made at every failure, so without the loop of _fill
 
@@ -99,7 +105,7 @@ class GiveUp(Value):
         self._fill(why, outcome)
 
 
-class Policy(Value):
+class Policy:
     """What every policy is. Derive your own from it and write ``decide``; the rest is there.
 
     A policy that keeps no state returns itself from ``create_instance``; one that does returns a fresh copy, so that
@@ -118,12 +124,23 @@ class Policy(Value):
 
 
 class Backoff(Policy):
-    """A policy that follows a curve of delays. Derive from it and write ``curve``."""
+    """A policy that follows a curve of delays. Derive from it and write ``curve``.
 
-    __slots__ = ()
+    Args:
+        jitter: how to spread the delays: a share ``j`` for plus or minus ``j``, ``"full"``, ``"equal"`` or ``"none"``.
+        fast_first: whether the first retry comes at once; the curve then starts one retry later.
+        max_attempts: how many attempts there are at most, the first try included; None: no limit.
+    """
+
+    __slots__ = ("jitter", "fast_first", "max_attempts")
     jitter: "Jitter"
     fast_first: bool
     max_attempts: int | None
+
+    def __init__(self, *, jitter: "Jitter" = 0.2, fast_first: bool = False, max_attempts: int | None = 5) -> None:
+        self.jitter = backoff.check_jitter(jitter)
+        self.fast_first = bool(fast_first)
+        self.max_attempts = check_max_attempts(max_attempts)
 
     def curve(self, n: int) -> float:
         """Return the ``n``-th delay in seconds, before jitter, counted from 1."""
@@ -147,9 +164,10 @@ class Backoff(Policy):
         Args:
             attempts: how many attempts to show; by default ``max_attempts``, or 10 when there is no limit.
         """
-        shown = self.max_attempts if attempts is None else check_max_attempts(attempts)
+        limits = [limit for limit in (self.max_attempts, check_max_attempts(attempts)) if limit is not None]
         rows = [
-            tuple(self._delay_at(attempt, chance) for chance in (0.0, 0.5, 1.0)) for attempt in range(1, shown or 10)
+            tuple(self._delay_at(attempt, chance) for chance in (0.0, 0.5, 1.0))
+            for attempt in range(1, min(limits, default=10))
         ]
         return Preview(tuple(rows))
 
@@ -179,13 +197,13 @@ class Preview(Value):
         return "\n".join([*lines, f"all waits together: at most {self.worst:.3f} s"])
 
 
-class Exponential(Backoff):
+class Exponential(Value, Backoff):
     """Waits that double: ``min + (2^(n-1) - 1) * delta``, at most ``max``, then jitter.
 
     With ``delta`` equal to ``min``, its default, each wait is twice the one before.
     """
 
-    __slots__ = ("min", "delta", "max", "jitter", "fast_first", "max_attempts")
+    __slots__ = ("min", "delta", "max")
     min: float
     delta: float
     max: float
@@ -204,7 +222,12 @@ class Exponential(Backoff):
         delta_s = min_s if delta is None else duration.seconds("delta", delta, zero=True)
         max_s = check_cap(max, "min", min_s)
         self._fill(
-            min_s, delta_s, max_s, backoff.check_jitter(jitter), bool(fast_first), check_max_attempts(max_attempts)
+            min_s,
+            delta_s,
+            max_s,
+            backoff.check_jitter(jitter),
+            check_flag("fast_first", fast_first),
+            check_max_attempts(max_attempts),
         )
 
     def curve(self, n: int) -> float:
@@ -212,10 +235,10 @@ class Exponential(Backoff):
         return backoff.exponential(n, self.min, self.delta, self.max)
 
 
-class Linear(Backoff):
+class Linear(Value, Backoff):
     """Waits that grow by the same step: ``start + (n-1) * step``, at most ``max``, then jitter."""
 
-    __slots__ = ("start", "step", "max", "jitter", "fast_first", "max_attempts")
+    __slots__ = ("start", "step", "max")
     start: float
     step: float
     max: float
@@ -234,7 +257,12 @@ class Linear(Backoff):
         step_s = start_s if step is None else duration.seconds("step", step, zero=True)
         max_s = check_cap(max, "start", start_s)
         self._fill(
-            start_s, step_s, max_s, backoff.check_jitter(jitter), bool(fast_first), check_max_attempts(max_attempts)
+            start_s,
+            step_s,
+            max_s,
+            backoff.check_jitter(jitter),
+            check_flag("fast_first", fast_first),
+            check_max_attempts(max_attempts),
         )
 
     def curve(self, n: int) -> float:
@@ -242,10 +270,10 @@ class Linear(Backoff):
         return backoff.linear(n, self.start, self.step, self.max)
 
 
-class Fixed(Backoff):
+class Fixed(Value, Backoff):
     """The same wait every time, then jitter. Azure's documents call this one linear."""
 
-    __slots__ = ("delay", "jitter", "fast_first", "max_attempts")
+    __slots__ = ("delay",)
     delay: float
 
     def __init__(
@@ -257,20 +285,25 @@ class Fixed(Backoff):
         max_attempts: int | None = 5,
     ) -> None:
         delay_s = duration.seconds("delay", delay, zero=True)
-        self._fill(delay_s, backoff.check_jitter(jitter), bool(fast_first), check_max_attempts(max_attempts))
+        self._fill(
+            delay_s,
+            backoff.check_jitter(jitter),
+            check_flag("fast_first", fast_first),
+            check_max_attempts(max_attempts),
+        )
 
     def curve(self, n: int) -> float:
         """Return the delay."""
         return self.delay
 
 
-class Delays(Backoff):
+class Delays(Value, Backoff):
     """The waits you list, then jitter.
 
     There is one attempt more than waits, unless ``max_attempts`` says otherwise; if it says more, the last one repeats.
     """
 
-    __slots__ = ("delays", "jitter", "fast_first", "max_attempts")
+    __slots__ = ("delays",)
     delays: tuple[float, ...]
 
     def __init__(
@@ -285,65 +318,11 @@ class Delays(Backoff):
             raise InvalidSetting("delays", delays, "must be a list of at least one delay")
         listed = tuple(duration.seconds(f"delays[{i}]", delay, zero=True) for i, delay in enumerate(delays))
         limit = len(listed) + 1 + bool(fast_first) if max_attempts is None else check_max_attempts(max_attempts)
-        self._fill(listed, backoff.check_jitter(jitter), bool(fast_first), limit)
+        self._fill(listed, backoff.check_jitter(jitter), check_flag("fast_first", fast_first), limit)
 
     def curve(self, n: int) -> float:
         """Return the ``n``-th delay in seconds, before jitter."""
         return backoff.listed(n, self.delays)
-
-
-class Adaptive(Policy):
-    """Waits as long as the server asks, and follows another policy when it does not say.
-
-    What the server asks is bounded by ``max`` and spread upwards only, by at most ``jitter``: coming back early is what
-    it asked us not to do. A status that is not transient ends the retries at once.
-    """
-
-    __slots__ = ("fallback", "max", "jitter", "statuses", "max_attempts")
-    fallback: Policy
-    max: float
-    jitter: float
-    statuses: frozenset[int]
-    max_attempts: int | None
-
-    def __init__(
-        self,
-        fallback: Policy | None = None,
-        *,
-        max: "Duration" = 120.0,
-        jitter: float = 0.2,
-        statuses: "Collection[int]" = hints.TRANSIENT_STATUSES,
-        max_attempts: int | None = None,
-    ) -> None:
-        followed = Exponential() if fallback is None else check_policy("fallback", fallback)
-        share = backoff.check_jitter(jitter)
-        if not isinstance(share, float):
-            raise InvalidSetting(
-                "jitter", jitter, "must be a share from 0 to 1: a server's delay is only spread upwards"
-            )
-        limit = check_max_attempts(max_attempts)
-        if limit is None:
-            limit = getattr(followed, "max_attempts", None)
-        self._fill(followed, duration.seconds("max", max), share, frozenset(statuses), limit)
-
-    def create_instance(self) -> "Self":
-        """Return the policy for one operation, with a fallback of its own."""
-        fresh = self.fallback.create_instance()
-        return self if fresh is self.fallback else self.replace(fallback=fresh)
-
-    def decide(self, failure: Failure) -> "RetryAfter | GiveUp":
-        """Do what the server says; ask the fallback when it says nothing."""
-        status = hints.status_of(failure.subject)
-        if status is not None and status not in self.statuses:
-            return GiveUp(f"status {status} is not transient", "not_retryable")
-        if self.max_attempts is not None and failure.attempt >= self.max_attempts:
-            return GiveUp(f"all {self.max_attempts} attempts failed")
-        asked = hints.server_delay(failure.subject, failure.unix_time)
-        if asked is None:
-            return self.fallback.decide(failure)
-        if asked < 0.0:
-            return GiveUp("the server asked for no retry", "not_retryable")
-        return RetryAfter(min(asked, self.max) * (1.0 + self.jitter * failure.chance))
 
 
 def check_policy(setting: str, value: object) -> Policy:
@@ -353,9 +332,27 @@ def check_policy(setting: str, value: object) -> Policy:
     return value  # type: ignore[return-value]  # duck-typed: whoever decides is a policy
 
 
+def check_statuses(value: "Collection[int]") -> frozenset[int]:
+    """Return the statuses if they are some."""
+    try:
+        statuses = frozenset(value)
+    except TypeError:
+        statuses = frozenset()
+    if not statuses or not all(type(status) is int and 100 <= status <= 599 for status in statuses):
+        raise InvalidSetting("statuses", value, "must be a list of HTTP statuses, 100 to 599")
+    return statuses
+
+
+def check_flag(setting: str, value: bool) -> bool:  # noqa: FBT001 - a flag is what it checks
+    """Return the flag if it is one; a file's "false" is not, and would count as true."""
+    if not isinstance(value, bool):
+        raise InvalidSetting(setting, value, "must be True or False")
+    return value
+
+
 def check_first_delay(setting: str, value: "Duration") -> float:
     """Return the first delay in seconds; zero is spelled ``fast_first``."""
-    if value == 0:
+    if value in (0, timedelta(0)):
         raise InvalidSetting(
             setting, value, "would make the first retry immediate; say fast_first=True if you want that"
         )

@@ -7,9 +7,10 @@ every error names a line and what to write there.
 
 from redrive import duration
 from redrive.errors import InvalidSetting, PolicyFileError, UnknownPolicy
+from redrive.retry.adaptive import Adaptive
 from redrive.retry.breaker import CircuitBreaker
 from redrive.retry.budget import RetryBudget
-from redrive.retry.policy import Adaptive, Delays, Exponential, Fixed, Linear
+from redrive.retry.policy import Delays, Exponential, Fixed, Linear
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 """Time under a test's control."""
 
 import asyncio
-from contextlib import AbstractContextManager, asynccontextmanager
-from heapq import heappop, heappush
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from heapq import heapify, heappop, heappush
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from redrive.clock import system_clock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Generator
 
 _A_SUNDAY_IN_2026 = 1_767_484_800.0
 
@@ -76,20 +76,31 @@ class ManualClock:
             return
         loop = asyncio.get_running_loop()
         woken = loop.create_future()
-        self._alarm(seconds, lambda: loop.call_soon_threadsafe(_wake, woken))
-        await woken
+        with self._alarm(seconds, lambda: loop.call_soon_threadsafe(_wake, woken)):
+            await woken
 
     @asynccontextmanager
     async def timeout(self, seconds: float) -> "AsyncGenerator[asyncio.Timeout]":
         """Limit an ``async with`` block to a time on this clock."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(None) as scope:
-            self._alarm(seconds, lambda: _expire(scope, loop))
-            yield scope
+            with self._alarm(seconds, lambda: loop.call_soon_threadsafe(_expire, scope, loop)):
+                yield scope
 
-    def _alarm(self, seconds: float, ring: "Callable[[], object]") -> None:
+    @contextmanager
+    def _alarm(self, seconds: float, ring: "Callable[[], object]") -> "Generator[None]":
+        """Ring when the clock has moved that far, unless the block is over by then."""
+        alarm = (self._passed + seconds, next(self._order), ring)
         with self._lock:
-            heappush(self._alarms, (self._passed + seconds, next(self._order), ring))
+            heappush(self._alarms, alarm)
+        if seconds <= 0.0:
+            self.advance(0.0)
+        try:
+            yield
+        finally:
+            with self._lock, suppress(ValueError):  # it has rung
+                self._alarms.remove(alarm)
+                heapify(self._alarms)
 
 
 def no_sleep() -> AbstractContextManager[list[float]]:
@@ -106,5 +117,5 @@ def _wake(sleeper: asyncio.Future[None]) -> None:
 
 
 def _expire(scope: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:
-    if not scope.expired():
+    with suppress(RuntimeError):  # the block ended in the same moment
         scope.reschedule(loop.time())
