@@ -32,7 +32,7 @@ def tell(event: Event) -> None:
         print(f"attempt {event.iteration}: {event.exception_message}")
 
 
-@retry(on=(ConnectionError, TimeoutError, is_transient), policy=Adaptive(max_attempts=4), on_event=tell)
+@retry(on=is_transient, policy=Adaptive(max_attempts=4), on_event=tell)
 def stock(url: str) -> bytes:
     """Read the stock."""
     with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 - our own server, below

@@ -97,3 +97,9 @@ def test_the_figures_of_an_error_are_fields():
     assert (unknown.name, unknown.known) == ("a", ("b",))
     broken = PolicyFileError(None, 4, "mend it")
     assert (broken.source, broken.line, broken.problem) == (None, 4, "mend it")
+
+
+@pytest.mark.parametrize("error", [AttemptTimeout("weigh", 1.0), DeadlineExceeded("weigh", 1.0)])
+def test_a_time_out_has_no_errno_of_its_own(error):
+    assert error.errno is None
+    assert pickle.loads(pickle.dumps(error)).operation == "weigh"  # noqa: S301 - our own

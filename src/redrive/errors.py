@@ -144,7 +144,8 @@ class AttemptTimeout(Unavailable, TimeoutError):
     """
 
     def __init__(self, operation: str, timeout: float) -> None:
-        super().__init__(operation, timeout)
+        super().__init__()
+        self.args = (operation, timeout)  # given to OSError, two arguments would be an errno and its text
         self.operation = operation
         self.timeout = timeout
 
@@ -161,7 +162,8 @@ class DeadlineExceeded(Unavailable, TimeoutError):
     """
 
     def __init__(self, operation: str, deadline: float) -> None:
-        super().__init__(operation, deadline)
+        super().__init__()
+        self.args = (operation, deadline)  # as in AttemptTimeout
         self.operation = operation
         self.deadline = deadline
 

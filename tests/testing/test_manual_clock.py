@@ -164,11 +164,13 @@ async def test_a_block_that_fails_or_is_cancelled_is_forgotten_too():
 
 
 async def test_a_block_that_ends_in_the_moment_its_limit_is_reached_has_ended():
-    clock = ManualClock()
+    clock, problems = ManualClock(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, problem: problems.append(problem))
     async with clock.timeout(2.0) as scope:
         clock.advance(2.0)
     await settle()
     assert not scope.expired()
+    assert problems == []
 
 
 async def test_the_nearer_of_two_nested_limits_is_reached_first():

@@ -4,7 +4,16 @@
 from redrive import duration
 from redrive.errors import InvalidSetting
 from redrive.retry import backoff, hints
-from redrive.retry.policy import Exponential, GiveUp, Policy, RetryAfter, check_max_attempts, check_policy
+from redrive.retry.policy import (
+    Backoff,
+    Exponential,
+    GiveUp,
+    Policy,
+    RetryAfter,
+    check_max_attempts,
+    check_policy,
+    with_max_attempts,
+)
 from redrive.value import Value
 
 TYPE_CHECKING = False
@@ -14,6 +23,10 @@ if TYPE_CHECKING:
 
     from redrive.duration import Duration
     from redrive.retry.policy import Failure
+
+
+_FIRST_ERROR = 400
+"""A result with a status below was refused by the user's own test, such as 202 with "not ready yet"."""
 
 
 class Adaptive(Value, Policy):
@@ -49,7 +62,7 @@ class Adaptive(Value, Policy):
         if limit is None:
             limit = getattr(followed, "max_attempts", None)
         elif isinstance(followed, Backoff):
-            followed = followed.replace(max_attempts=limit)  # one limit, whether or not the server says anything
+            followed = with_max_attempts(followed, limit)  # one limit, whether or not the server says anything
         self._fill(followed, duration.seconds("max", max), share, check_statuses(statuses), limit)
 
     def create_instance(self) -> "Self":
@@ -60,7 +73,7 @@ class Adaptive(Value, Policy):
     def decide(self, failure: "Failure") -> "RetryAfter | GiveUp":
         """Do what the server says; ask the fallback when it says nothing."""
         status = hints.status_of(failure.subject)
-        if status is not None and status not in self.statuses:
+        if status is not None and status >= _FIRST_ERROR and status not in self.statuses:
             return GiveUp(f"status {status} is not transient", "not_retryable")
         if self.max_attempts is not None and failure.attempt >= self.max_attempts:
             return GiveUp(f"all {self.max_attempts} attempts failed")
@@ -70,3 +83,14 @@ class Adaptive(Value, Policy):
         if asked < 0.0:
             return GiveUp("the server asked for no retry", "not_retryable")
         return RetryAfter(min(asked, self.max) * (1.0 + self.jitter * failure.chance))
+
+
+def check_statuses(value: "Collection[int]") -> frozenset[int]:
+    """Return the statuses if they are some."""
+    try:
+        statuses = frozenset(value)
+    except TypeError:
+        statuses = frozenset()
+    if not statuses or not all(isinstance(status, int) and 100 <= status <= 599 for status in statuses):
+        raise InvalidSetting("statuses", value, "must be a list of HTTP statuses, 100 to 599")
+    return frozenset(map(int, statuses))  # HTTPStatus.BAD_GATEWAY and the like become plain numbers

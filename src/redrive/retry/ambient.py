@@ -29,6 +29,10 @@ if TYPE_CHECKING:
         def ends_at(self) -> float | None: ...  # noqa: D102 - as in Attempt
         @property
         def attempt_timeout(self) -> float | None: ...  # noqa: D102 - as in Attempt
+        @property
+        def outer(self) -> "Scope | None": ...  # noqa: D102 - the scope around it
+        @property
+        def owner(self) -> object: ...  # noqa: D102 - who entered it and will leave it
 
 
 class Attempt:
@@ -67,8 +71,8 @@ class Attempt:
 ambient: "ContextVar[Scope | None]" = ContextVar("redrive.retry.attempt", default=None)
 """The innermost operation or deadline around the running code.
 
-Put back with ``set``, never with ``reset``: in an async generator a block may be left in another copy of the context
-than the one it was entered in, and ``reset`` refuses that.
+Entered with ``set`` and left with ``leave``, never with ``reset``: in an async generator a block may be left in another
+copy of the context than the one it was entered in, and ``reset`` refuses that.
 """
 
 
@@ -81,6 +85,15 @@ def current_attempt() -> Attempt:
     return Attempt(ambient.get() or _UNLIMITED)
 
 
+def leave(owner: object) -> None:
+    """Put back what was around the scope that ``owner`` entered; a context that is not inside it stays as it is."""
+    scope = ambient.get()
+    while scope is not None and scope.owner is not owner:
+        scope = scope.outer
+    if scope is not None:
+        ambient.set(scope.outer)
+
+
 def remaining_in(scope: "Scope | None") -> float | None:
     """Return the seconds that a scope leaves for what is inside it."""
     return None if scope is None else Attempt(scope).remaining
@@ -89,9 +102,11 @@ def remaining_in(scope: "Scope | None") -> float | None:
 class _Limited:
     """A scope that is no operation."""
 
-    __slots__ = ("attempt_timeout", "clock", "ends_at", "name", "number")
+    __slots__ = ("attempt_timeout", "clock", "ends_at", "name", "number", "outer", "owner")
 
-    def __init__(self, name: str, number: int, clock: "Clock", ends_at: float | None) -> None:
+    def __init__(self, owner: object, name: str, number: int, clock: "Clock", ends_at: float | None) -> None:
+        self.owner = owner
+        self.outer = ambient.get()
         self.name = name
         self.number = number
         self.clock = clock
@@ -99,7 +114,7 @@ class _Limited:
         self.attempt_timeout: float | None = None
 
 
-_UNLIMITED = _Limited("", 1, system_clock, None)
+_UNLIMITED = _Limited(None, "", 1, system_clock, None)
 
 
 class deadline:  # noqa: N801 - reads as a statement: with deadline(5):
@@ -108,19 +123,18 @@ class deadline:  # noqa: N801 - reads as a statement: with deadline(5):
     Retries inside stop in time for it; a running attempt is not interrupted. Blocks nest: the nearest end counts.
     """
 
-    __slots__ = ("_clock", "_outer", "_seconds")
+    __slots__ = ("_clock", "_seconds")
 
     def __init__(self, seconds: "Duration", *, clock: "Clock" = system_clock) -> None:
         self._seconds = duration.seconds("seconds", seconds, zero=True)
         self._clock = clock
 
     def __enter__(self) -> Attempt:
-        self._outer = ambient.get()
         outer = current_attempt()
         left = self._seconds if outer.remaining is None else min(self._seconds, outer.remaining)
-        scope = _Limited(outer.operation, outer.number, self._clock, self._clock.monotonic() + left)
+        scope = _Limited(self, outer.operation, outer.number, self._clock, self._clock.monotonic() + left)
         ambient.set(scope)
         return Attempt(scope)
 
     def __exit__(self, *_: object) -> None:
-        ambient.set(self._outer)
+        leave(self)

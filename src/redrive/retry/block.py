@@ -3,6 +3,7 @@
 
 from redrive.errors import UsageError
 from redrive.retry.ambient import Attempt
+from redrive.retry.operation import REFUSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,14 +51,13 @@ class _Passes:
 
     def _pause(self) -> float | None:
         """Return the wait for the breaker, or None if it lets the next pass begin; raise if there is no waiting."""
-        error, self._error = self._error, None
+        error, self._error, self._delay = self._error, None, None
         try:
             pause = self._operation.pause(error)
-        except Exception:
-            self._delay = None
-            raise
-        else:
+            if error is not None and pause == REFUSED:
+                raise error
             self._error = None if pause is None else error
+            self._delay = 0.0
             return pause
         finally:
             error = None
@@ -75,14 +75,16 @@ class _Passes:
     def left(self, error: BaseException | None) -> bool:
         """End the attempt; say whether another pass takes care of its error."""
         self._delay = None
-        if error is None:
-            self._operation.accepts(None)
-        elif isinstance(error, Exception):
-            self._delay = self._operation.delay_after(error)
-            self._error = None if self._delay is None else error
-        else:
-            self._operation.abandon()
-        self._operation.close()
+        try:
+            if error is None:
+                self._operation.accepts(None)
+            elif isinstance(error, Exception):
+                self._delay = self._operation.delay_after(error)
+                self._error = None if self._delay is None else error
+            else:
+                self._operation.abandon()
+        finally:
+            self._operation.close()
         return self._delay is not None
 
 

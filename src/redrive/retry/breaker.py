@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     State: TypeAlias = Literal["closed", "open", "half_open"]
     Change: TypeAlias = tuple[State, State]
+    WhenOpen: TypeAlias = Literal["fail", "wait"]
 
 _SLOTS = 10
 """A sliding window is this many slots; the oldest is dropped as a whole."""
@@ -182,6 +183,13 @@ class CircuitBreaker:
         totals = self._totals[slot % _SLOTS]
         totals[0] += succeeded
         totals[1] += failed
+
+
+def check_when_open(value: "WhenOpen") -> "WhenOpen":
+    """Return what to do while a breaker refuses, if it is one of the two."""
+    if value not in ("fail", "wait"):
+        raise InvalidSetting("when_open", value, 'must be "fail" or "wait"')
+    return value
 
 
 def _whole(setting: str, value: int) -> int:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from redrive.clock import Clock
     from redrive.duration import Duration
-    from redrive.retry.breaker import CircuitBreaker
+    from redrive.retry.breaker import CircuitBreaker, WhenOpen
     from redrive.retry.budget import RetryBudget
-    from redrive.retry.plan import On, Settings, WhenOpen
+    from redrive.retry.plan import On, Settings
     from redrive.retry.policy import Policy
     from redrive.telemetry import Event
 

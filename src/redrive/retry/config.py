@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from redrive.clock import Clock
     from redrive.duration import Duration
-    from redrive.retry.plan import On, WhenOpen
+    from redrive.retry.breaker import WhenOpen
+    from redrive.retry.plan import On
     from redrive.retry.policy import Policy
     from redrive.retry.policy_file import PolicySet
     from redrive.telemetry import Event
@@ -143,11 +144,21 @@ class _Book:
         self._seen = _fingerprint(source)
         self._checked_at = clock.monotonic()
 
-    def reload(self) -> None:
+    def enrol(self, live: "_LivePlan") -> Plan:
+        """Return a plan from the policies in force, and replace it whenever they are."""
+        with self._lock:  # otherwise a reload between the two lines would pass it by
+            plan = live.build()
+            self.plans.add(live)
+        return plan
+
+    def reload(self, *, only_if_changed: bool = False) -> None:
         if self._source is None:
             raise UsageError("these policies were parsed from a text; there is no file to read again")
         with self._lock:
-            self._seen = _fingerprint(self._source)
+            there = _fingerprint(self._source)
+            if only_if_changed and there == self._seen:
+                return  # another call noticed it first
+            self._seen = there
             self._replace(_read(self._source))
         telemetry.report(telemetry.PoliciesReloaded(str(self._source), tuple(self.policies.policies)))
 
@@ -160,7 +171,7 @@ class _Book:
         if _fingerprint(self._source) == self._seen:
             return
         try:
-            self.reload()
+            self.reload(only_if_changed=True)
         except PolicyFileError as error:
             telemetry.report(telemetry.PoliciesRejected(str(self._source), error.line, error.problem))
 
@@ -179,11 +190,12 @@ class _Book:
 
     def _replace(self, policies: "PolicySet") -> None:
         plans = list(self.plans)
-        before, self.policies = self.policies, policies
+        before = self.policies, dict(self._breakers), dict(self._budgets)
+        self.policies = policies
         try:
             rebuilt = [plan.build() for plan in plans]
         except UnknownPolicy as error:
-            self.policies = before
+            self.policies, self._breakers, self._budgets = before
             raise PolicyFileError(self._source, 1, f"{error}, but the program asks for {error.name!r}") from None
         for live, plan in zip(plans, rebuilt, strict=True):
             live.plan = plan
@@ -199,8 +211,7 @@ class _LivePlan(Live):
         self._operation = operation
         self._policy = policy
         self.stated = stated
-        super().__init__(self.build())
-        book.plans.add(self)
+        super().__init__(book.enrol(self))
 
     def build(self) -> Plan:
         return Plan(**_DEFAULTS | self._book.settings_for(self._operation, self._policy) | self.stated)
@@ -210,7 +221,8 @@ class _LivePlan(Live):
         return self.plan
 
     def with_stated(self, settings: "dict[str, Any]") -> "_LivePlan":
-        return _LivePlan(self._book, self._operation, self._policy, self.stated | settings)
+        operation = settings.get("operation", self._operation)
+        return _LivePlan(self._book, operation, self._policy, self.stated | settings)
 
 
 class _FileRetry(Retry):
@@ -243,7 +255,7 @@ def _read(source: Path) -> "PolicySet":
         raw = source.read_bytes()
         if len(raw) > _LARGEST_FILE_BYTES:
             raise PolicyFileError(source, 1, f"the file is larger than {_LARGEST_FILE_BYTES:,} bytes")
-        return parse(raw.decode(), source)
+        return parse(raw.decode("utf-8-sig"), source)  # Windows' editors begin a file with a mark
     except OSError as error:
         raise PolicyFileError(source, 1, f"the file cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

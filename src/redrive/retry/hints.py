@@ -6,6 +6,8 @@ aiohttp, urllib, azure-core, botocore, grpcio, google-api-core, and anything wit
 """
 
 from datetime import UTC, datetime, timedelta
+from itertools import islice
+from types import CoroutineType
 
 from redrive.errors import Unavailable
 
@@ -19,8 +21,13 @@ TRANSIENT_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
 NEVER = -1.0
 """A server's request not to retry at all."""
 
+_BEYOND = 1 << 62
+"""A number that stands for everything from there to infinity, which no wait lasts and no float has to hold."""
+
 _LONGEST_HEADER = 64
 """No number or date is longer; what is, is garbage and not worth parsing."""
+
+_MOST_HEADERS = 1_000
 
 _MOST_DETAILS_BYTES = 8_192
 
@@ -33,6 +40,21 @@ _WANTED = {*_IN_MILLISECONDS, *_RATE_LIMIT_RESET, *_RATE_LIMIT_REMAINING, _PUSHB
 
 _GRPC_STATUSES = {"UNAVAILABLE": 503, "RESOURCE_EXHAUSTED": 429, "DEADLINE_EXCEEDED": 504}
 _GRPC_PERMANENT = 400
+_GRPC_PERMANENT_CODES = frozenset({
+    "ABORTED",
+    "ALREADY_EXISTS",
+    "CANCELLED",
+    "DATA_LOSS",
+    "FAILED_PRECONDITION",
+    "INTERNAL",
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "OUT_OF_RANGE",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+    "UNIMPLEMENTED",
+    "UNKNOWN",
+})  # fmt: skip
 
 # AWS reports throttling as status 400 and tells it apart by the code alone.
 _AWS_THROTTLING = frozenset({
@@ -53,18 +75,35 @@ _AWS_THROTTLING = frozenset({
 })  # fmt: skip
 
 
+# The transport errors of httpx, requests, aiohttp, botocore and azure-core share no base class, only their subject.
+_TRANSPORT_ERRORS = frozenset({
+    "ClientConnectionError",  # aiohttp
+    "ConnectionError",  # requests, botocore
+    "HTTPClientError",  # botocore
+    "NetworkError",  # httpx
+    "RemoteProtocolError",  # httpx: closed in the middle of an answer
+    "ServiceRequestError",  # azure-core
+    "ServiceResponseError",  # azure-core
+    "Timeout",  # requests
+    "TimeoutException",  # httpx
+    "ChunkedEncodingError",  # requests: closed in the middle of an answer
+})  # fmt: skip
+
+
 def is_transient(subject: object) -> bool:
     """Say whether an error or a response may be different next time; use it as ``on=`` or ``on_result=``.
 
-    Yes for statuses 408, 425, 429 and 5xx, their gRPC and AWS counterparts, ``ConnectionError``, ``TimeoutError``,
-    Redrive's own ``Unavailable``, and a group in which every error is one of these.
+    Yes for statuses 408, 425, 429 and 5xx, their gRPC and AWS counterparts, ``ConnectionError``, ``TimeoutError``, the
+    transport errors of the usual HTTP clients, Redrive's own ``Unavailable``, and a group of only such errors.
     """
     status = status_of(subject)
     if status is not None:
         return status in TRANSIENT_STATUSES
     if isinstance(subject, ExceptionGroup):
         return all(is_transient(error) for error in subject.exceptions)
-    return isinstance(subject, ConnectionError | TimeoutError | Unavailable)
+    if isinstance(subject, ConnectionError | TimeoutError | Unavailable):
+        return True
+    return isinstance(subject, Exception) and any(kind.__name__ in _TRANSPORT_ERRORS for kind in type(subject).__mro__)
 
 
 def status_of(subject: object) -> int | None:
@@ -115,21 +154,27 @@ def _as_status(value: object) -> int | None:
     name = _attribute(value, "name")
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value) if 100 <= value <= 599 else None
-    if isinstance(name, str) and name.isupper():
-        return _GRPC_STATUSES.get(name, _GRPC_PERMANENT)
-    return None
+    if not isinstance(name, str):
+        return None
+    # only gRPC's own names: an error of somebody else may well have a status called FAILED
+    return _GRPC_PERMANENT if name in _GRPC_PERMANENT_CODES else _GRPC_STATUSES.get(name)
 
 
 def _called(method: object) -> object:
     try:
-        return method()  # type: ignore[operator]  # the caller has checked
+        found = method()  # type: ignore[operator]  # the caller has checked
     except Exception:  # noqa: BLE001 - as in _attribute; a method with other parameters is not the one we mean
         return None
+    if isinstance(found, CoroutineType):  # an async method, which nobody here can await
+        found.close()
+        return None
+    return found
 
 
 def _aws_status(response: dict[object, object]) -> int | None:
     error, metadata = response.get("Error"), response.get("ResponseMetadata")
-    if isinstance(error, dict) and error.get("Code") in _AWS_THROTTLING:
+    code = error.get("Code") if isinstance(error, dict) else None
+    if isinstance(code, str) and code in _AWS_THROTTLING:
         return 429
     return _as_status(metadata.get("HTTPStatusCode")) if isinstance(metadata, dict) else None
 
@@ -138,10 +183,11 @@ def _wanted_headers(subject: object) -> dict[str, object]:
     """Return the headers that may carry a hint, by lower-case name, wherever the subject keeps its headers."""
     found: dict[str, object] = {}
     for headers in _header_sources(subject):
-        for pair in _pairs(headers):
-            name = pair[0].decode("latin-1") if isinstance(pair[0], bytes) else pair[0]
+        for key, value in _pairs(headers):
+            name = key.decode("latin-1") if isinstance(key, bytes) else key
             if isinstance(name, str) and name.lower() in _WANTED:
-                found.setdefault(name.lower(), pair[1])
+                # grpc.aio's metadata has a list of values for each name
+                found.setdefault(name.lower(), value[0] if isinstance(value, list) and value else value)
     return found
 
 
@@ -163,8 +209,8 @@ def _pairs(headers: object) -> "Iterable[tuple[object, object]]":
     items = _attribute(headers, "items")
     listed = _called(items) if callable(items) else headers
     try:
-        return [(pair[0], pair[1]) for pair in listed]  # type: ignore[attr-defined]  # foreign; the guard is below
-    except (TypeError, IndexError, KeyError):
+        return [(pair[0], pair[1]) for pair in islice(listed, _MOST_HEADERS)]  # type: ignore[call-overload]  # guarded
+    except Exception:  # noqa: BLE001 - as in _attribute: these may be no headers at all
         return ()
 
 
@@ -179,7 +225,7 @@ def _text(value: object) -> str | None:
 def _number(value: object) -> float | None:
     """Return a number that is written plainly; float() would take "nan", "1_000" and "infinity" as well."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if value >= 0 else None
+        return float(min(value, _BEYOND)) if value >= 0 else None
     text = _text(value)
     if text and text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text)
@@ -212,9 +258,12 @@ def _until_date(text: str, unix_time: float) -> float | None:
         return None
 
 
-def _until(instant: datetime, unix_time: float) -> float:
-    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
-    return max(0.0, aware.timestamp() - unix_time)
+def _until(instant: datetime, unix_time: float) -> float | None:
+    try:
+        aware = instant.replace(tzinfo=UTC) if instant.utcoffset() is None else instant
+        return max(0.0, aware.timestamp() - unix_time)
+    except Exception:  # noqa: BLE001 - as in _attribute: a foreign time zone may raise anything
+        return None
 
 
 def _rate_limit_delay(subject: object, headers: dict[str, object], unix_time: float) -> float | None:
@@ -237,7 +286,7 @@ def _retry_info(subject: object, packed: object) -> float | None:
         delay = _attribute(detail, "retry_delay")
         seconds, nanos = _attribute(delay, "seconds"), _attribute(delay, "nanos")
         if isinstance(seconds, int) and isinstance(nanos, int):
-            return max(0.0, seconds + nanos / 1e9)
+            return min(max(0, seconds * 1_000_000_000 + nanos), _BEYOND) / 1e9
     if isinstance(packed, bytes) and len(packed) <= _MOST_DETAILS_BYTES:
         return _packed_retry_info(packed)
     return None

@@ -6,7 +6,7 @@ that is part of the error's traceback and holds the error is garbage that only t
 """
 
 from redrive.retry.ambient import ambient
-from redrive.retry.operation import Operation
+from redrive.retry.operation import REFUSED, Operation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def attempts(
                     return _outcome(failure, result)
                 if delay > 0.0:
                     clock.sleep(delay)
-            if is_gated:
-                _pass_breaker(operation, failure)
+            if is_gated and not _passes_breaker(operation, failure, result):
+                return _outcome(failure, result)
             is_first = False
             try:
                 result = fn(*args, **kwargs)
@@ -110,8 +110,8 @@ async def attempts_async(
                     return _outcome(failure, result)
                 if delay > 0.0:
                     await clock.sleep_async(delay)
-            if is_gated:
-                await _pass_breaker_async(operation, failure)
+            if is_gated and not await _passes_breaker_async(operation, failure, result):
+                return _outcome(failure, result)
             is_first = False
             limit = operation.time_limit()
             try:
@@ -130,22 +130,22 @@ async def attempts_async(
         failure = None
 
 
-def _pass_breaker(operation: Operation, failure: Exception | None) -> None:
-    """Wait until the breaker lets the next attempt through; raise what failed last, or its refusal, if it does not."""
-    try:
-        while (pause := operation.pause(failure)) is not None:
-            operation.clock.sleep(pause)
-    finally:
-        failure = None
+def _passes_breaker(operation: Operation, failure: Exception | None, result: object) -> bool:
+    """Wait until the breaker lets the next attempt through; False if it does not."""
+    while (pause := operation.pause(failure, result)) is not None:
+        if pause == REFUSED:
+            return False
+        operation.clock.sleep(pause)
+    return True
 
 
-async def _pass_breaker_async(operation: Operation, failure: Exception | None) -> None:
-    """Wait until the breaker lets the next attempt through; raise what failed last, or its refusal, if it does not."""
-    try:
-        while (pause := operation.pause(failure)) is not None:
-            await operation.clock.sleep_async(pause)
-    finally:
-        failure = None
+async def _passes_breaker_async(operation: Operation, failure: Exception | None, result: object) -> bool:
+    """Wait until the breaker lets the next attempt through; False if it does not."""
+    while (pause := operation.pause(failure, result)) is not None:
+        if pause == REFUSED:
+            return False
+        await operation.clock.sleep_async(pause)
+    return True
 
 
 def _outcome(failure: Exception | None, result: "T") -> "T":

@@ -7,7 +7,7 @@ that is reachable from its own traceback would wait for the cycle collector.
 """
 
 from redrive.errors import AttemptTimeout, CircuitOpen, DeadlineExceeded
-from redrive.retry.ambient import Attempt, ambient, remaining_in
+from redrive.retry.ambient import Attempt, ambient, leave, remaining_in
 from redrive.retry.policy import Failure, GiveUp
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from redrive.clock import Clock
     from redrive.retry import reporting
     from redrive.retry.ambient import Scope
-    from redrive.retry.breaker import Change
+    from redrive.retry.breaker import Change, CircuitBreaker
     from redrive.retry.plan import Plan
     from redrive.retry.policy import RetryAfter
 else:
@@ -31,8 +31,8 @@ else:
 
     reporting = _Reporting()
 
-_GAVE_UP = "__redrive_gave_up__"
-"""The attribute that marks an exception as given up on by a retry; its value is the operation."""
+REFUSED = -1.0
+"""The pause that never ends."""
 
 
 class Operation:
@@ -45,11 +45,12 @@ class Operation:
         started: the monotonic time at which the first attempt began.
         ends_at: the monotonic time by which everything must be over, or None.
         request_id: the same for all events of this call; empty until the first is reported.
+        outer: the operation or deadline around it, or None.
     """
 
     __slots__ = (
-        "_is_cut_off", "_outer", "_permit", "_policy", "_waited", "ends_at", "name", "number", "plan", "request_id",
-        "started",
+        "_given_up_inside", "_is_cut_off", "_permit", "_policy", "_waited", "ends_at", "name", "number", "outer",
+        "plan", "request_id", "started",
     )  # fmt: skip
 
     def __init__(self, plan: "Plan", name: str, started: float, outer: "Scope | None") -> None:
@@ -62,7 +63,8 @@ class Operation:
         if outer is not None:
             self._end_with(outer)
         self._policy = plan.policy.create_instance()
-        self._outer = outer
+        self.outer = outer
+        self._given_up_inside = 0
         self._is_cut_off = False
         self._permit: int | None = None
         self._waited = 0.0
@@ -73,15 +75,22 @@ class Operation:
         return self.plan.clock
 
     @property
+    def owner(self) -> object:
+        """Who enters and leaves it: the operation itself."""
+        return self
+
+    @property
     def attempt_timeout(self) -> float | None:
         """Seconds that one attempt may take, if limited."""
         return self.plan.attempt_timeout
 
-    def pause(self, failure: Exception | None) -> float | None:
+    def pause(self, error: Exception | None, result: object = None) -> float | None:
         """Ask the breaker for the next attempt: None means go, a number how long to wait before asking again.
 
+        ``REFUSED`` means that there is no waiting: the outcome is what failed last, which is reported here.
+
         Raises:
-            CircuitOpen: it refuses and there is no waiting; or the last failure, if there was one.
+            CircuitOpen: it refuses, there is no waiting, and nothing has failed yet.
         """
         breaker = self.plan.breaker
         if breaker is None:
@@ -95,10 +104,11 @@ class Operation:
         elapsed = max(now - self.started, self._waited)
         is_too_late = self.ends_at is not None and self.started + elapsed + wait >= self.ends_at
         if self.plan.when_open == "fail" or is_too_late:
-            try:
-                raise CircuitOpen(breaker.name, wait) if failure is None else failure
-            finally:
-                failure = None
+            if self.number == 1:
+                raise CircuitOpen(breaker.name, wait)
+            self.number -= 1  # the attempt that was announced does not come
+            self._end(self._failure(error, result), _open_circuit(breaker))
+            return REFUSED
         self._waited = elapsed + wait
         return max(wait, 0.001)
 
@@ -113,7 +123,7 @@ class Operation:
 
     def close(self) -> None:
         """From here on, code sees again what was around the operation."""
-        ambient.set(self._outer)
+        leave(self)
 
     def abandon(self) -> None:
         """End an attempt that was cancelled or interrupted: nobody learns anything from it."""
@@ -157,7 +167,9 @@ class Operation:
 
     def time_limit(self) -> float | None:
         """Return the seconds after which an attempt is to be cut off, if somebody stated a limit."""
-        return Attempt(self).timeout if self.plan.is_stated else None
+        if self.plan.has_stated_deadline:
+            return Attempt(self).timeout
+        return self.plan.attempt_timeout
 
     def cut_off(self, limit: float) -> AttemptTimeout | DeadlineExceeded:
         """Return the failure of an attempt that was cut off at its limit."""
@@ -222,7 +234,7 @@ class Operation:
         """Return the decision where no policy needs to be asked."""
         if self._is_cut_off and isinstance(failure.error, DeadlineExceeded):
             return GiveUp("the deadline passed during an attempt", "deadline")
-        if not self.plan.retry_exhausted and hasattr(failure.error, _GAVE_UP):
+        if not self.plan.retry_exhausted and id(failure.error) == self._given_up_inside:
             return GiveUp("a retry inside has already given up on this failure", "nested")
         self._is_cut_off = False
         return None
@@ -230,7 +242,7 @@ class Operation:
     def _refusal(self, delay: float) -> GiveUp | None:
         breaker, budget, now = self.plan.breaker, self.plan.budget, self.clock.monotonic()
         if breaker is not None and self.plan.when_open == "fail" and breaker.retry_after(now) > delay:
-            return GiveUp(f"circuit breaker {breaker.name!r} is open", "breaker_open")
+            return _open_circuit(breaker)
         if budget is not None and not budget.grants_retry(now):
             return GiveUp("the retry budget is spent", "budget")
         return None
@@ -238,19 +250,34 @@ class Operation:
     def _give_up(self, failure: Failure, decision: GiveUp) -> None:
         if self.plan.on_event is not None or reporting.is_listened_to():
             reporting.attempt_failed(self, failure, None)
+        self._end(failure, decision)
+
+    def _end(self, failure: Failure, decision: GiveUp) -> None:
         reporting.gave_up(self, failure, decision)
         if failure.error is not None:
+            self._tell_outer(failure.error)
             _annotate(failure.error, self.name, failure, decision)
+
+    def _tell_outer(self, error: Exception) -> None:
+        """Tell the operations around this one which failure was retried enough; by its id, so as not to keep it."""
+        scope = self.outer
+        while scope is not None:
+            if isinstance(scope, Operation):
+                scope._given_up_inside = id(error)
+            scope = scope.outer
+
+
+def _open_circuit(breaker: "CircuitBreaker") -> GiveUp:
+    return GiveUp(f"circuit breaker {breaker.name!r} is open", "breaker_open")
 
 
 def _annotate(error: Exception, name: str, failure: Failure, decision: GiveUp) -> None:
-    """Write on the error itself that it was retried, for whoever reads its traceback or retries around us."""
+    """Write on the error itself that it was retried, for whoever reads its traceback."""
     start = f"redrive: gave up on {name} after "
-    notes = getattr(error, "__notes__", None)
-    if notes:  # one exception object may be raised many times; its notes must not grow
-        error.__notes__ = [note for note in notes if not note.startswith(start)]
-    error.add_note(f"{start}attempt {failure.attempt}, {failure.elapsed:.3g} s: {decision.why}")
     try:
-        setattr(error, _GAVE_UP, name)
-    except AttributeError:
-        return  # an exception with __slots__ cannot be marked, and is retried by an outer retry as well
+        notes = getattr(error, "__notes__", None)
+        if notes:  # one exception object may be raised many times; its notes must not grow
+            error.__notes__ = [note for note in notes if not str(note).startswith(start)]
+        error.add_note(f"{start}attempt {failure.attempt}, {failure.elapsed:.3g} s: {decision.why}")
+    except Exception:  # noqa: BLE001 - some cannot be written on, such as frozen dataclasses; the caller gets them as they are
+        return

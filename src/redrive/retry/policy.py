@@ -15,11 +15,12 @@ from redrive.value import Value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Literal, Self, TypeAlias
+    from typing import Literal, Self, TypeAlias, TypeVar
 
     from redrive.duration import Duration
     from redrive.retry.backoff import Jitter
 
+    P = TypeVar("P", bound="Policy")
     Outcome: TypeAlias = Literal["exhausted", "deadline", "budget", "breaker_open", "not_retryable", "nested"]
 
 
@@ -139,7 +140,7 @@ class Backoff(Policy):
 
     def __init__(self, *, jitter: "Jitter" = 0.2, fast_first: bool = False, max_attempts: int | None = 5) -> None:
         self.jitter = backoff.check_jitter(jitter)
-        self.fast_first = bool(fast_first)
+        self.fast_first = check_flag("fast_first", fast_first)
         self.max_attempts = check_max_attempts(max_attempts)
 
     def curve(self, n: int) -> float:
@@ -325,22 +326,20 @@ class Delays(Value, Backoff):
         return backoff.listed(n, self.delays)
 
 
+def with_max_attempts(policy: "P", max_attempts: int) -> "P":
+    """Return a copy of a policy with another limit on attempts."""
+    from copy import copy
+
+    limited = copy(policy)
+    object.__setattr__(limited, "max_attempts", max_attempts)  # frozen, but nobody else has seen this copy
+    return limited
+
+
 def check_policy(setting: str, value: object) -> Policy:
     """Return the value if it can act as a policy."""
     if isinstance(value, type) or not (hasattr(value, "decide") and hasattr(value, "create_instance")):
         raise InvalidSetting(setting, value, "must be a policy object, such as Exponential(max_attempts=3)")
     return value  # type: ignore[return-value]  # duck-typed: whoever decides is a policy
-
-
-def check_statuses(value: "Collection[int]") -> frozenset[int]:
-    """Return the statuses if they are some."""
-    try:
-        statuses = frozenset(value)
-    except TypeError:
-        statuses = frozenset()
-    if not statuses or not all(type(status) is int and 100 <= status <= 599 for status in statuses):
-        raise InvalidSetting("statuses", value, "must be a list of HTTP statuses, 100 to 599")
-    return statuses
 
 
 def check_flag(setting: str, value: bool) -> bool:  # noqa: FBT001 - a flag is what it checks

@@ -8,9 +8,9 @@ every error names a line and what to write there.
 from redrive import duration
 from redrive.errors import InvalidSetting, PolicyFileError, UnknownPolicy
 from redrive.retry.adaptive import Adaptive
-from redrive.retry.breaker import CircuitBreaker
+from redrive.retry.breaker import CircuitBreaker, check_when_open
 from redrive.retry.budget import RetryBudget
-from redrive.retry.policy import Delays, Exponential, Fixed, Linear
+from redrive.retry.policy import Delays, Exponential, Fixed, Linear, check_max_attempts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ class PolicySet:
         place = ("policies", name)
         table = self._with_attempts(place, self._tables[name])
         kind = table.pop("kind", "exponential")
-        if kind not in _KINDS:
+        if not isinstance(kind, str) or kind not in _KINDS:
             self._fail((*place, "kind"), f"unknown kind {kind!r}; there are: {', '.join(_KINDS)}")
         build, known = _KINDS[kind]
-        self._check_keys(place, table, (*known, *_CALL_SETTINGS))
+        self._check_keys(place, table, ("kind", "max_retries", *known, *_CALL_SETTINGS))
         given = self._arguments(place, {key: value for key, value in table.items() if key in known})
         if "fallback" in given:
             given["fallback"] = self._fallback(place, given["fallback"])
@@ -101,22 +101,25 @@ class PolicySet:
         place = ("operations", name)
         table = self._with_attempts(place, table)
         policy = table.pop("policy", None)
-        if policy is not None and policy not in self.policies:
+        if policy is not None and (not isinstance(policy, str) or policy not in self.policies):
             self._fail((*place, "policy"), f"no policy is called {policy!r}; there are: {', '.join(self.policies)}")
-        self._check_keys(place, table, ("max_attempts", *_CALL_SETTINGS))
+        self._check_keys(place, table, ("policy", "max_attempts", "max_retries", *_CALL_SETTINGS))
         return policy, self._call_settings(place, table)
 
     def _call_settings(self, place: "Place", table: "Table") -> "Table":
         """Return the settings of the call itself: its limits, and the names of its breaker and budget."""
         settings = self._arguments(place, table)
         for key, there in (("breaker", self.breakers), ("budget", self.budgets)):
-            if key in settings and settings[key] not in there:
+            if key in settings and (not isinstance(settings[key], str) or settings[key] not in there):
                 self._fail(
                     (*place, key), f"no {key} is called {settings[key]!r}; define it as [{key}s.{settings[key]}]"
                 )
         for key in ("deadline", "attempt_timeout"):
             if key in settings:
                 self._built(duration.seconds, place, {"setting": key, "value": settings[key]})
+        for key, check in (("when_open", check_when_open), ("max_attempts", check_max_attempts)):
+            if key in settings:
+                self._built(check, place, {"value": settings[key]})
         return settings
 
     def _with_attempts(self, place: "Place", table: "Table") -> "Table":
@@ -149,7 +152,7 @@ class PolicySet:
     def _default(self, name: object) -> str:
         if name is None and len(self.policies) == 1:
             return next(iter(self.policies))
-        if name not in self.policies:
+        if not isinstance(name, str) or name not in self.policies:
             known = ", ".join(self.policies) or "none yet: write [policies.standard]"
             self._fail(("default",), f"default must name one of the policies: {known}")
         return str(name)
@@ -185,10 +188,10 @@ def parse_toml(text: str, source: "Path | None" = None) -> PolicySet:
 
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # besides its own error: numbers of 5,000 digits, 1,000 brackets
         problem, _, position = str(error).partition(" (at ")
         digits = "".join(c for c in position.partition(",")[0] if c.isdigit())
-        line = int(digits) if digits else text.count("\n") + 1
+        line = int(digits) if digits else text.count("\n") + 1 if position else 1
         raise PolicyFileError(source, line, f"this is not TOML: {problem}") from None
     return PolicySet(tables, _toml_lines(text), source)
 
@@ -197,13 +200,14 @@ def _toml_lines(text: str) -> "dict[Place, int]":
     """Find the line of each table and key. The TOML parser itself takes the headers and keys apart."""
     lines: dict[Place, int] = {}
     table: Place = ()
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        place: Place = ()
         if line.lstrip().startswith("["):
-            table = _toml_path(line) or table
-            lines.setdefault(table, number)
+            place = table = _toml_path(line) or table
         elif "=" in line:
-            key = _toml_path(f"{line.partition('=')[0]} = 0")
-            lines.setdefault((*table, *key), number)
+            place = (*table, *_toml_path(f"{line.partition('=')[0]} = 0"))
+        for length in range(1, len(place) + 1):
+            lines.setdefault(place[:length], number)
     return lines
 
 
@@ -284,6 +288,9 @@ class _XmlReader:
     def _root(self, tag: str, attributes: dict[str, str]) -> None:
         if tag != "RetryPolicyConfiguration":
             self._fail(f"<{tag}> should be <RetryPolicyConfiguration>")
+        for attribute in attributes:
+            if attribute != "defaultRetryStrategy" and not attribute.startswith("xmlns"):
+                self._fail(f"unknown attribute {attribute!r}; there is: defaultRetryStrategy")
         if "defaultRetryStrategy" in attributes:
             self.tables["default"] = attributes["defaultRetryStrategy"]
             self.lines["default",] = self._parser.CurrentLineNumber
@@ -307,7 +314,7 @@ class _XmlReader:
             known = [name for name, kinds in _XML_SETTINGS.items() if kind in kinds]
             self._fail(f"unknown attribute {attribute!r}; there are: name, {', '.join(known)}")
         if setting == "max_retries":
-            return setting, int(value) if value.isascii() and value.isdigit() else value
+            return setting, int(value) if value.isascii() and value.isdigit() and len(value) < 10 else value
         if setting == "fast_first":
             flags = {"true": True, "false": False}
             return setting, flags[value.lower()] if value.lower() in flags else self._fail(

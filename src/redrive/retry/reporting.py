@@ -15,6 +15,8 @@ __all__ = ["attempt_failed", "breaker_changed", "gave_up", "is_listened_to", "su
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from redrive.retry.breaker import Change
     from redrive.retry.operation import Operation
     from redrive.retry.policy import Failure, GiveUp
@@ -81,9 +83,16 @@ def breaker_changed(operation: "Operation", change: "Change") -> None:
 
 def _request_id(operation: "Operation") -> str:
     if not operation.request_id:
-        given = operation.plan.request_id
-        operation.request_id = given() if callable(given) else given or os.urandom(8).hex()
+        operation.request_id = _given_id(operation.plan.request_id) or os.urandom(8).hex()
     return operation.request_id
+
+
+def _given_id(given: "str | Callable[[], str] | None") -> str | None:
+    try:
+        return given() if callable(given) else given
+    except Exception:  # noqa: BLE001 - what only concerns telemetry changes no outcome
+        telemetry.logger.exception("the function given as request_id failed; a random id takes its place")
+        return None
 
 
 def _type_name(error: Exception | None) -> str | None:

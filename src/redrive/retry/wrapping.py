@@ -56,7 +56,8 @@ def wrap(fn: "Callable[..., Any]", live: "Live", *, is_live: bool) -> "Callable[
     source = _source(fn, live.plan, is_live=is_live)
     # globals of its own: the interpreter caches where a global is, which makes it cheaper than a closure's cell
     namespace: dict[str, Any] = {"__name__": __name__, "__loader__": _Source(source), **_globals(fn, live)}
-    exec(compile(source, f"redrive retry of {name_of(fn)}", "exec"), namespace)  # noqa: S102 - our own text
+    # no file: coverage leaves alone what begins with "<"; tracebacks ask for the lines of what does not end with ">"
+    exec(compile(source, f"<retry of {name_of(fn)}> by redrive", "exec"), namespace)  # noqa: S102 - our own text
     wrapper = namespace["with_retry"]
     if _has_own_signature(fn):
         wrapper.__defaults__, wrapper.__kwdefaults__ = fn.__defaults__, fn.__kwdefaults__
@@ -83,12 +84,20 @@ def is_async(fn: object) -> bool:
 def _refuse_what_cannot_be_retried(fn: object) -> None:
     if isinstance(fn, type) or not callable(fn):
         raise UsageError(f"{fn!r} cannot be retried: decorate a function")
-    code = getattr(fn, "__code__", None)
-    if code is not None and code.co_flags & (_GENERATOR | _ASYNC_GENERATOR):
+    if _is_generator(fn):
         raise UsageError(
             f"{name_of(fn)} is a generator: a retry would repeat what it has already yielded. "
             "Put the retry around one step inside it: for attempt in retry(on=...): with attempt: ..."
         )
+
+
+def _is_generator(fn: object) -> bool:
+    if isinstance(fn, FunctionType):
+        return bool(fn.__code__.co_flags & (_GENERATOR | _ASYNC_GENERATOR))
+    from inspect import isasyncgenfunction, isgeneratorfunction
+
+    called = getattr(fn, "__call__", None)  # noqa: B004 - an object may be called as well as a function
+    return any(isgeneratorfunction(target) or isasyncgenfunction(target) for target in (fn, called))
 
 
 def _source(fn: "Callable[..., Any]", plan: "Plan", *, is_live: bool) -> str:
@@ -125,7 +134,7 @@ def _needs_operation(plan: "Plan", *, is_live: bool) -> str:
     """Return the test for a call that cannot take the short way: something must see it before it fails."""
     if is_live:
         return "_redrive_ambient() is not None or not _redrive_live.plan.is_quiet()"
-    if plan.is_stated or plan.on_result is not None:
+    if plan.is_announced or plan.on_result is not None:
         return "True"
     tests = ["_redrive_ambient() is not None"]
     if plan.breaker is not None:
