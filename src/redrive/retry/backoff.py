@@ -47,13 +47,13 @@ def jittered(base_s: float, jitter: "Jitter", chance: float) -> float:
         jitter: a share ``j`` for plus or minus ``j``; ``"full"`` for 0 to base; ``"equal"`` for half of base to base.
         chance: a random number, 0 <= chance < 1.
     """
-    if jitter == "none":
-        return base_s
+    if isinstance(jitter, float):
+        return base_s * (1.0 + jitter * (2.0 * chance - 1.0))
     if jitter == "full":
         return base_s * chance
     if jitter == "equal":
         return base_s * (0.5 + 0.5 * chance)
-    return base_s * (1.0 + jitter * (2.0 * chance - 1.0))
+    return base_s
 
 
 def check_jitter(jitter: "Jitter") -> "Jitter":

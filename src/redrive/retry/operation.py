@@ -123,7 +123,10 @@ class Operation:
 
     def close(self) -> None:
         """From here on, code sees again what was around the operation."""
-        leave(self)
+        if ambient.get() is self:
+            ambient.set(self.outer)
+        else:  # left in another copy of the context than it was entered in
+            leave(self)
 
     def abandon(self) -> None:
         """End an attempt that was cancelled or interrupted: nobody learns anything from it."""
