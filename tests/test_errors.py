@@ -13,6 +13,7 @@ from redrive.errors import (
     CircuitOpen,
     DeadlineExceeded,
     InvalidSetting,
+    MessageError,
     MissingExtra,
     PolicyFileError,
     RedriveError,
@@ -69,11 +70,11 @@ def test_an_error_is_also_the_standard_error_people_expect(error, standard):
     assert issubclass(error, standard)
 
 
-def test_an_error_is_either_the_users_fault_or_the_worlds():
+def test_an_error_says_whose_it_is_the_users_the_messages_or_the_worlds():
     for name in errors.__all__:
         kind = getattr(errors, name)
         if kind is not RedriveError:
-            assert issubclass(kind, UsageError) != issubclass(kind, Unavailable)
+            assert sum(issubclass(kind, branch) for branch in (UsageError, MessageError, Unavailable)) == 1
 
 
 def test_a_huge_value_does_not_become_a_huge_error():

@@ -5,21 +5,28 @@
 layer       what it puts right                         package
 ==========  =========================================  ===================
 retry       a call that failed                         ``redrive.retry``
-redeliver   a message whose handler failed             to come
+redeliver   a message whose handler failed             ``redrive.broker``
 replay      a route's leg that failed                  to come
 re-run      a pipeline stage that failed               to come
 recover     failures in bulk, by a person              to come
 ==========  =========================================  ===================
 """
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "connect", "connect_blocking"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from redrive.wiring import connect, connect_blocking
+
     __version__: str
 
 
 def __getattr__(name: str) -> object:
+    # lazily: whoever imports redrive.retry pays for nothing else
+    if name in ("connect", "connect_blocking"):
+        from redrive import wiring
+
+        return getattr(wiring, name)
     if name == "__version__":
         from importlib.metadata import version
 

@@ -13,7 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    Duration: TypeAlias = float | timedelta
+Duration: "TypeAlias" = float | timedelta
+"""What people write: seconds, or a ``timedelta``."""
 
 LONGEST = 366 * 86_400.0
 """A year. Longer waits are a mistake in the unit, and ``time.sleep`` refuses much longer ones."""

@@ -6,11 +6,27 @@ RedriveError            - the base of them all
     InvalidSetting      - an argument outside what it may be
     MissingExtra        - an optional dependency is not installed
     PolicyFileError     - a policy file that cannot be used
+    QueueConflict       - a queue is there already, with other settings
+    QueueNotFound       - a queue that nobody has declared
+    SchemaMismatch      - a database that another version of Redrive made
+    SessionRequired     - a queue with sessions, used without one
     UnknownPolicy       - a policy name that no file defines
+  MessageError          - this message: others are not affected
+    InvalidMessage      - a message that cannot be sent as it is
+    InvalidPayload      - a body that is not what its handler takes
+    LockLost            - the right to settle a message has ended
+    MessageNotFound     - no message has this sequence number, in a state that fits
+    MessageTooLarge     - a message larger than its queue takes
+    SessionLost         - the right to a session has ended
   Unavailable           - the world outside: the same call may work later
     AttemptTimeout      - one attempt took longer than it may
     CircuitOpen         - a circuit breaker refused the call
     DeadlineExceeded    - the time for all attempts ran out in the middle of one
+    EngineUnavailable   - the store does not answer as it should
+      EngineBusy        - another process kept the store locked for too long
+      StorageDamaged    - the database is not one, or is corrupt
+      StorageFull       - there is no room left on the disk
+      StorageReadOnly   - the database cannot be written
 """
 
 TYPE_CHECKING = False
@@ -21,10 +37,26 @@ __all__ = [
     "AttemptTimeout",
     "CircuitOpen",
     "DeadlineExceeded",
+    "EngineBusy",
+    "EngineUnavailable",
+    "InvalidMessage",
+    "InvalidPayload",
     "InvalidSetting",
+    "LockLost",
+    "MessageError",
+    "MessageNotFound",
+    "MessageTooLarge",
     "MissingExtra",
     "PolicyFileError",
+    "QueueConflict",
+    "QueueNotFound",
     "RedriveError",
+    "SchemaMismatch",
+    "SessionLost",
+    "SessionRequired",
+    "StorageDamaged",
+    "StorageFull",
+    "StorageReadOnly",
     "Unavailable",
     "UnknownPolicy",
     "UsageError",
@@ -169,3 +201,197 @@ class DeadlineExceeded(Unavailable, TimeoutError):
 
     def __str__(self) -> str:
         return f"{self.operation} was cut off: its {self.deadline:.3g} s for all attempts are over (deadline)"
+
+
+class QueueNotFound(UsageError, LookupError):
+    """Nobody has declared this queue.
+
+    Attributes:
+        queue: its name.
+    """
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(queue)
+        self.queue = queue
+
+    def __str__(self) -> str:
+        return f"there is no queue {self.queue!r}; declare it first: await broker.declare({self.queue!r})"
+
+
+class QueueConflict(UsageError):
+    """A queue is there already, with other settings than those asked for.
+
+    Attributes:
+        queue: its name.
+        differences: for each setting that differs, what it is and what was asked for.
+    """
+
+    def __init__(self, queue: str, differences: "dict[str, tuple[object, object]]") -> None:
+        super().__init__(queue, differences)
+        self.queue = queue
+        self.differences = differences
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} is {now!r}, not {asked!r}" for name, (now, asked) in self.differences.items())
+        return f"queue {self.queue!r} is there with other settings: {told}; change it with await broker.update(...)"
+
+
+class SchemaMismatch(UsageError):
+    """The database was made by another version of Redrive, and cannot be used by this one as it is.
+
+    Attributes:
+        found: the schema's version.
+        known: the newest that this Redrive knows.
+    """
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(found, known)
+        self.found = found
+        self.known = known
+
+    def __str__(self) -> str:
+        return f"the database has schema {self.found}, this Redrive knows up to {self.known}; install a newer Redrive"
+
+
+class SessionRequired(UsageError):
+    """A queue with sessions was used without one.
+
+    Attributes:
+        queue: its name.
+    """
+
+    def __init__(self, queue: str, problem: str) -> None:
+        super().__init__(queue, problem)
+        self.queue = queue
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"queue {self.queue!r} has sessions: {self.problem}"
+
+
+class MessageError(RedriveError):
+    """Something is wrong with this message, or with your right to it; others are not affected."""
+
+
+class InvalidMessage(MessageError, ValueError):
+    """A message cannot be sent as it is.
+
+    Attributes:
+        field: the part of it that is wrong.
+        value: what it was given.
+        allowed: what it may be, in words.
+    """
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(field, value, allowed)
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+
+    def __str__(self) -> str:
+        shown = ascii(self.value)  # half of a surrogate pair cannot be printed
+        return f"{self.field}: {self.allowed}, not {shown if len(shown) <= 80 else shown[:77] + '...'}"
+
+
+class InvalidPayload(MessageError, ValueError):
+    """The body of a message is not what its handler takes; the same body will never be."""
+
+
+class MessageTooLarge(MessageError):
+    """A message is larger than its queue takes.
+
+    Attributes:
+        queue: where it was sent.
+        size: its size in bytes, body and headers together.
+        limit: what the queue takes.
+    """
+
+    def __init__(self, queue: str, size: int, limit: int) -> None:
+        super().__init__(queue, size, limit)
+        self.queue = queue
+        self.size = size
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"a message of {self.size:,} bytes is too large for queue {self.queue!r}, which takes {self.limit:,}; "
+            "store the content elsewhere and send a reference, or raise max_message_bytes"
+        )
+
+
+class LockLost(MessageError):
+    """The lock on a message has ended: it was settled, or its time ran out and somebody else may have it now.
+
+    Attributes:
+        queue: where the message is.
+        sequence: its sequence number.
+    """
+
+    def __init__(self, queue: str, sequence: int) -> None:
+        super().__init__(queue, sequence)
+        self.queue = queue
+        self.sequence = sequence
+
+    def __str__(self) -> str:
+        return (
+            f"the lock on message {self.sequence} in {self.queue!r} has ended, nothing was changed; "
+            "settle each message once, and lengthen lock_duration or renew the lock if handling takes longer"
+        )
+
+
+class MessageNotFound(MessageError, LookupError):
+    """No message has this sequence number in a state that fits.
+
+    Attributes:
+        queue: where it was looked for.
+        sequence: its sequence number.
+        wanted: the state it was looked for in.
+    """
+
+    def __init__(self, queue: str, sequence: int, wanted: str) -> None:
+        super().__init__(queue, sequence, wanted)
+        self.queue = queue
+        self.sequence = sequence
+        self.wanted = wanted
+
+    def __str__(self) -> str:
+        return f"queue {self.queue!r} has no {self.wanted} message {self.sequence}; nothing was changed"
+
+
+class SessionLost(MessageError):
+    """The lock on a session has ended: it was released, or its time ran out and somebody else may have it now.
+
+    Attributes:
+        queue: where the session is.
+        session_id: its name.
+    """
+
+    def __init__(self, queue: str, session_id: str) -> None:
+        super().__init__(queue, session_id)
+        self.queue = queue
+        self.session_id = session_id
+
+    def __str__(self) -> str:
+        return (
+            f"the lock on session {self.session_id!r} in {self.queue!r} has ended; renew it in time, or accept it again"
+        )
+
+
+class EngineUnavailable(Unavailable):
+    """The store does not answer as it should. Nothing that was acknowledged is lost."""
+
+
+class EngineBusy(EngineUnavailable):
+    """Another process kept the store locked for longer than we wait."""
+
+
+class StorageDamaged(EngineUnavailable):
+    """The database is not one, or is corrupt. Restore it from a backup, or move it away to begin anew."""
+
+
+class StorageFull(EngineUnavailable):
+    """There is no room left on the disk. What was acknowledged is safe; free some space and try again."""
+
+
+class StorageReadOnly(EngineUnavailable):
+    """The database, or the folder it is in, cannot be written by this process."""

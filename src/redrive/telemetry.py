@@ -28,9 +28,10 @@ __all__ = [
     "RetrySucceeded",
 ]
 
-logger = logging.getLogger("redrive.retry")
+logger = logging.getLogger("redrive")
 # A library is silent until the program says where its logs go; without this, Python prints them to stderr.
-logging.getLogger("redrive").addHandler(logging.NullHandler())
+logger.addHandler(logging.NullHandler())
+_retry_logger = logging.getLogger("redrive.retry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class Event:
 
     name: ClassVar[str] = "redrive.event"
     level: ClassVar[int] = logging.INFO
+
+    @property
+    def layer(self) -> str:
+        """The logger and the metrics it goes to, such as ``redrive.retry``."""
+        return self.name.rpartition(".")[0]
 
     def fields(self) -> dict[str, object]:
         """Return the fields by name."""
@@ -195,8 +201,8 @@ def _failure(event: AttemptFailed | RetryGaveUp) -> str:
 
 
 def is_listened_to(level: int = logging.INFO) -> bool:
-    """Say whether logging or OpenTelemetry would take an event of that level; building one for nobody is a waste."""
-    return logger.isEnabledFor(level) or _TRACE in sys.modules
+    """Say whether logging or OpenTelemetry would take an event of a retry; building one for nobody is a waste."""
+    return _retry_logger.isEnabledFor(level) or _TRACE in sys.modules
 
 
 def report(event: Event, on_event: "Callable[[Event], object] | None" = None) -> None:
@@ -210,8 +216,9 @@ def report(event: Event, on_event: "Callable[[Event], object] | None" = None) ->
 
 
 def _log(event: Event) -> None:
-    if logger.isEnabledFor(event.level):
-        logger.log(event.level, "%s", event, extra={"redrive_event": event.name, "redrive": event.fields()})
+    layer = logging.getLogger(event.layer)
+    if layer.isEnabledFor(event.level):
+        layer.log(event.level, "%s", event, extra={"redrive_event": event.name, "redrive": event.fields()})
 
 
 _TRACE = "opentelemetry.trace"
@@ -225,7 +232,7 @@ def _trace(event: Event) -> None:
 
     told = {name: _as_attribute(value) for name, value in event.fields().items() if value is not None}
     trace.get_current_span().add_event(event.name, {f"redrive.{name}": value for name, value in told.items()})
-    counter, sleeps = _instruments()
+    counter, sleeps = _instruments(event.layer)
     series = {name: told[name] for name in _SERIES if name in told}
     counter.add(1, {"event": event.name, **series})
     if isinstance(event, AttemptFailed) and event.iteration_sleep is not None:
@@ -237,13 +244,13 @@ _SERIES = ("operation", "policy_type", "outcome", "breaker", "after")
 
 
 @cache
-def _instruments() -> "tuple[Counter, Histogram]":
+def _instruments(layer: str) -> "tuple[Counter, Histogram]":
     from opentelemetry import metrics
 
     meter = metrics.get_meter("redrive")
     return (
-        meter.create_counter("redrive.retry.events", description="What Redrive's retries reported"),
-        meter.create_histogram("redrive.retry.sleep", unit="s", description="Waits between attempts"),
+        meter.create_counter(f"{layer}.events", description="What this layer of Redrive reported"),
+        meter.create_histogram(f"{layer}.sleep", unit="s", description="Waits between attempts"),
     )
 
 

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: MIT
+"""A received message and the four things that can be done with it."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from redrive import duration
+from redrive.broker.engine import Abandon, Complete, DeadLetter, Defer, Effect, Engine, Outcome, Send
+from redrive.broker.lifecycle import State
+from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
+from redrive.errors import LockLost
+
+
+def random_id() -> str:
+    """Return an id that no other message has."""
+    return secrets.token_hex(16)
+
+
+def named(effect: Effect, new_id: Callable[[], str] = random_id) -> Effect:
+    """Return an effect whose message has an id."""
+    if isinstance(effect, Send) and effect.message.id is None:
+        return replace(effect, message=replace(effect.message, id=new_id()))
+    return effect
+
+
+class Delivery:
+    """A message that is yours for a while. Settle it once: complete, abandon, defer or dead-letter it."""
+
+    __slots__ = ("_engine", "_received")
+
+    def __init__(self, received: Received, engine: Engine) -> None:
+        self._received = received
+        self._engine = engine
+
+    @property
+    def message(self) -> Message:
+        """What was sent."""
+        return self._received.message
+
+    @property
+    def body(self) -> bytes:
+        """What the message carries."""
+        return self._received.message.body
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        return self._received.id
+
+    @property
+    def headers(self) -> Headers:
+        """The application's headers."""
+        return self._received.message.headers
+
+    @property
+    def queue(self) -> str:
+        """Where it is."""
+        return self._received.queue
+
+    @property
+    def sequence(self) -> int:
+        """Its sequence number."""
+        return self._received.sequence
+
+    @property
+    def state(self) -> State:
+        """What it was doing when it was received."""
+        return self._received.state
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it has been delivered, this time included."""
+        return self._received.delivery_count
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it was sent."""
+        return self._received.enqueued_at
+
+    @property
+    def locked_until(self) -> datetime | None:
+        """When it stops being yours; None if it was deleted as it was received."""
+        return self._received.locked_until
+
+    @property
+    def dead_letter_info(self) -> DeadLetterInfo | None:
+        """Why it is in a dead-letter queue, if it is in one."""
+        return self._received.dead_letter
+
+    @property
+    def lock(self) -> Lock:
+        """The right to settle it, for ``broker.apply``.
+
+        Raises:
+            LockLost: it was deleted as it was received.
+        """
+        if self._received.lock is None:
+            raise LockLost(self.queue, self.sequence)
+        return self._received.lock
+
+    async def complete(self, *also: Effect) -> list[Outcome]:
+        """Remove it: it is done. What is to be done with it, such as sends, happens in the same transaction."""
+        return (await self._engine.apply([Complete(self.lock), *(named(effect) for effect in also)]))[1:]
+
+    async def abandon(self, delay: duration.Duration = 0.0, *, headers: Headers | None = None) -> None:
+        """Give it back, to be delivered again: at once, or after a delay. Id, order and delivery count stay."""
+        seconds = duration.seconds("delay", delay, zero=True)
+        await self._engine.apply([Abandon(self.lock, seconds, headers)])
+
+    async def defer(self, *, headers: Headers | None = None) -> None:
+        """Set it aside: it is only received again by its sequence number."""
+        await self._engine.apply([Defer(self.lock, headers)])
+
+    async def dead_letter(self, reason: str, description: str = "", *, headers: Headers | None = None) -> None:
+        """Move it to the dead-letter queue."""
+        await self._engine.apply([DeadLetter(self.lock, reason, description, headers)])
+
+    async def renew(self) -> datetime:
+        """Make it yours for another lock duration; return until when.
+
+        Raises:
+            LockLost: it is not yours any more.
+        """
+        (until,) = await self._engine.renew([self.lock])
+        if until is None:
+            raise LockLost(self.queue, self.sequence)
+        return until
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.delivery_count} of {self.id!r} from {self.queue!r}>"

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""Messages: what a program sends, and what it gets back. Pure: no I/O, no clock, no randomness."""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from redrive import duration
+from redrive.broker.lifecycle import State
+from redrive.errors import InvalidMessage, InvalidSetting
+
+HeaderValue: TypeAlias = str | int | float | bool | None
+Headers: TypeAlias = Mapping[str, HeaderValue]
+
+_LONGEST_TEXT = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to send.
+
+    Attributes:
+        body: what it carries.
+        id: names it, for tracing and duplicate detection; a message without one is given a random one when it is sent.
+        content_type: what the body is, as a MIME type.
+        subject: what it is about, such as the name of its type.
+        correlation_id: what it answers or belongs to.
+        reply_to: the queue for answers.
+        to: whom it is meant for.
+        ttl: seconds it is worth delivering; the queue's own limit counts if that is shorter.
+        session_id: the ordered group it belongs to.
+        headers: the application's own: texts, numbers, booleans and None, by name.
+    """
+
+    body: bytes
+    _: KW_ONLY
+    id: str | None = None
+    content_type: str | None = None
+    subject: str | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    to: str | None = None
+    ttl: float | timedelta | None = None
+    session_id: str | None = None
+    headers: Headers = field(default_factory=dict[str, HeaderValue])
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.body, bytes):
+            raise InvalidMessage("body", type(self.body).__name__, "must be bytes; encode it first")
+        for name in ("id", "content_type", "subject", "correlation_id", "reply_to", "to", "session_id"):
+            text = getattr(self, name)
+            if text is not None:
+                _check_text(name, text)
+        if self.ttl is not None:
+            try:
+                object.__setattr__(self, "ttl", duration.seconds("ttl", self.ttl))
+            except InvalidSetting as error:
+                raise InvalidMessage(error.setting, error.value, error.allowed) from None
+        if self.headers:
+            check_headers(self.headers)
+
+    @property
+    def ttl_s(self) -> float | None:
+        """The time to live in seconds."""
+        return None if self.ttl is None else float(self.ttl)  # type: ignore[arg-type]  # __post_init__ made it a number
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The right to settle one message, for a while. Whoever settles shows it; an old one is worth nothing.
+
+    Attributes:
+        queue: where the message is.
+        sequence: its sequence number there.
+        token: what makes this lock different from every other on that message.
+    """
+
+    queue: str
+    sequence: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterInfo:
+    """Why a message is in a dead-letter queue.
+
+    Attributes:
+        reason: a word for programs, such as ``MaxDeliveryCountExceeded``.
+        description: a sentence for people.
+        source: the queue it came from.
+    """
+
+    reason: str
+    description: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message as it is in a queue.
+
+    Attributes:
+        message: what was sent.
+        queue: where it is.
+        sequence: its number there, never used twice.
+        state: what it is doing.
+        enqueued_at: when it was sent.
+        delivery_count: how often it has been locked, this time included.
+        lock: the right to settle it; None if it was only looked at, or deleted as it was received.
+        locked_until: when that right ends.
+        due_at: when a scheduled message becomes available.
+        expires_at: when it is no longer worth delivering.
+        dead_letter: why it is in a dead-letter queue, if it is in one.
+    """
+
+    message: Message
+    queue: str
+    sequence: int
+    state: State
+    enqueued_at: datetime
+    delivery_count: int
+    lock: Lock | None = None
+    locked_until: datetime | None = None
+    due_at: datetime | None = None
+    expires_at: datetime | None = None
+    dead_letter: DeadLetterInfo | None = None
+
+    @property
+    def body(self) -> bytes:
+        """What the message carries."""
+        return self.message.body
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        return self.message.id or ""
+
+    @property
+    def headers(self) -> Headers:
+        """The application's headers."""
+        return self.message.headers
+
+
+def check_headers(headers: Headers) -> None:
+    """See that every header is something every engine can store."""
+    for name, value in headers.items():
+        _check_header(name, value)
+
+
+def _check_text(name: str, text: object) -> None:
+    if not isinstance(text, str) or not text or len(text) > _LONGEST_TEXT:
+        raise InvalidMessage(name, text, f"must be a text of 1 to {_LONGEST_TEXT:,} characters")
+    _check_encodable(name, text)
+
+
+def _check_header(name: object, value: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise InvalidMessage("headers", name, "names must be texts")
+    _check_encodable(f"the name of header {name!r}", name)
+    if isinstance(value, str):
+        _check_encodable(f"header {name!r}", value)
+    elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - NaN
+        raise InvalidMessage(f"header {name!r}", value, "must be finite: JSON has no NaN or infinity")
+    elif value is not None and not isinstance(value, int | float | bool):
+        raise InvalidMessage(f"header {name!r}", value, "must be a text, a number, a boolean or None")
+
+
+def _check_encodable(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidMessage(name, text, "must be valid Unicode: it has half of a surrogate pair") from None

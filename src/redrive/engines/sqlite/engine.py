@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: MIT
+"""The embedded engine: queues in a SQLite file.
+
+Acknowledged means on disk: the database is in WAL mode and, unless it is asked to be relaxed, synced with every group
+that is committed. Several processes may open the same file. SQLite's own way of waiting for the lock starves some of
+them; here each waits a short random time and asks again, which is fair.
+"""
+
+import asyncio
+import json
+import random
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from redrive.broker.engine import (
+    Capabilities,
+    Effect,
+    Outcome,
+    QueueInfo,
+    QueueSettings,
+    SessionLock,
+    Upkeep,
+)
+from redrive.broker.lifecycle import State
+from redrive.broker.message import Lock, Received
+from redrive.clock import Clock, system_clock, utc
+from redrive.engines.sqlite import faults, rows
+from redrive.engines.sqlite.hints import Hints
+from redrive.engines.sqlite.requests import ApplyRequest, Conflict, LockRequest, OtherRequest, run_group, run_one_by_one
+from redrive.engines.sqlite.schema import migrate
+from redrive.engines.sqlite.store import Store
+from redrive.engines.sqlite.writer import Writer
+from redrive.errors import InvalidSetting, MessageNotFound, QueueNotFound, UsageError
+
+T = TypeVar("T")
+
+_LONGEST_WAIT_S = 30.0
+_OLDEST_SQLITE = (3, 35, 0)
+
+
+class SqliteEngine:
+    """Queues in a SQLite file.
+
+    Args:
+        path: the file; ``":memory:"`` for queues that end with the process.
+        synchronous: ``"full"`` survives a power cut; ``"normal"`` survives the death of the process, and may lose the
+            last moments in a power cut.
+        clock: decides locks, due times and expiry.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        synchronous: Literal["full", "normal"] = "full",
+        clock: Clock = system_clock,
+        chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
+    ) -> None:
+        if synchronous not in ("full", "normal"):
+            raise InvalidSetting("synchronous", synchronous, 'must be "full" or "normal"')
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
+        self._path = str(path)
+        self._synchronous = synchronous
+        self._clock = clock
+        self._chance = chance
+        self._store: Store | None = None
+        self._writer = Writer(self._run, self._after_group, clock.monotonic)
+        self._hints = Hints(clock, self._look)
+        self._reader: sqlite3.Connection | None = None
+        self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
+        self._seen_version = -1
+        self._woken: set[str] = set()
+        self._giving_back: set[asyncio.Future[None]] = set()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Everything."""
+        return Capabilities()
+
+    # --- opening and closing
+
+    async def open(self) -> None:
+        """Open the file, and bring the schema up to date."""
+        self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
+        await asyncio.get_running_loop().run_in_executor(self._reading, self._open)
+
+    def _open(self) -> None:
+        try:
+            self._guarded(self._connect)
+        except BaseException:
+            self._close()
+            raise
+
+    def _connect(self) -> None:
+        connection = self._wait_for_lock(self._new_connection)
+        self._store = Store(connection)
+        self._wait_for_lock(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
+        self._wait_for_lock(lambda: migrate(connection))
+        self._reader = self._wait_for_lock(self._new_connection)
+
+    def _new_connection(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute("PRAGMA cache_size = -65536")
+            connection.execute("PRAGMA temp_store = MEMORY")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def close(self) -> None:
+        """Finish what was accepted, and close the file."""
+        await self._hints.close()
+        await asyncio.gather(*self._giving_back, return_exceptions=True)
+        await self._writer.close()
+        if self._store is not None:
+            await asyncio.get_running_loop().run_in_executor(self._reading, self._close)
+        self._reading.shutdown(wait=False)
+
+    def _close(self) -> None:
+        if self._store is not None:
+            self._store.connection.close()
+        if self._reader is not None:
+            self._reader.close()
+        self._store = self._reader = None
+
+    # --- the port
+
+    async def declare(self, name: str, settings: QueueSettings) -> bool:
+        """Create a queue and its dead-letter queue."""
+        return await self._other(lambda store, now: store.queues.create(store.connection, name, settings, now))
+
+    async def update(self, name: str, settings: QueueSettings) -> None:
+        """Change a queue's settings."""
+        await self._other(lambda store, _: store.queues.change(store.connection, name, settings))
+
+    async def delete(self, name: str) -> None:
+        """Remove a queue and all it holds."""
+        await self._other(lambda store, _: store.delete_queue(name))
+
+    async def apply(
+        self, effects: Sequence[Effect], inside: Callable[[sqlite3.Connection], object] | None = None
+    ) -> list[Outcome]:
+        """Do all of it or nothing; ``inside`` runs first, in the same transaction, with the database's connection."""
+        return await self._writer.submit(ApplyRequest(effects, inside))
+
+    async def lock_next(
+        self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
+    ) -> list[Received]:
+        """Lock the next messages that are ready."""
+        return await self._writer.submit(LockRequest(queue, limit, session, self._give_back, delete=delete))
+
+    async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
+        """Lock deferred messages by their numbers."""
+        found = await self._other(lambda store, now: store.lock_deferred(store.queues.get(queue), sequences, now))
+        if isinstance(found, MessageNotFound):  # not raised inside: what had had its deliveries is dead all the same
+            raise found
+        return found
+
+    async def renew(self, locks: Sequence[Lock]) -> list[datetime | None]:
+        """Lengthen locks."""
+        renewed = await self._other(lambda store, now: [store.renew(lock, now) for lock in locks])
+        return [None if until is None else utc(until) for until in renewed]
+
+    async def lock_session(self, queue: str, session_id: str | None) -> SessionLock | None:
+        """Lock a session."""
+
+        def lock(store: Store, now: float) -> SessionLock | None:
+            store.bring_in([queue], now)
+            return store.lock_session(store.queues.get(queue), session_id, now)
+
+        return await self._other(lock)
+
+    async def renew_session(self, session: SessionLock) -> SessionLock:
+        """Lengthen a session's lock."""
+        until = await self._other(lambda store, now: store.renew_session(session, now))
+        return SessionLock(session.queue, session.session_id, session.token, utc(until), session.state)
+
+    async def release_session(self, session: SessionLock) -> None:
+        """Give a session back."""
+        await self._other(lambda store, now: store.release_session(session, now))
+
+    async def upkeep(self, limit: int = 1_000) -> Upkeep:
+        """Do a bounded amount of what nobody has asked for yet."""
+        return await self._other(lambda store, now: _upkeep(store, now, limit))
+
+    async def wait(self, queue: str, seconds: float) -> None:
+        """Wait for a hint that something may be ready."""
+        await self._hints.wait(queue, seconds)
+
+    async def peek(
+        self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
+    ) -> list[Received]:
+        """Look at messages in order of their numbers."""
+        chosen = tuple(State) if states is None else tuple(states)
+        return await self._read(lambda reader: _peek(reader, queue, limit, start, chosen))
+
+    async def inspect(self, name: str | None = None) -> list[QueueInfo]:
+        """Describe queues."""
+        return await self._read(lambda reader: _inspect(reader, name))
+
+    # --- running
+
+    async def _other(self, do: Callable[[Store, float], T]) -> T:
+        return await self._writer.submit(OtherRequest(do))
+
+    async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Read beside the writer; in memory there is only one connection, so reading waits its turn."""
+        if self._path == ":memory:":
+            return await self._other(lambda store, _: read(store.connection))
+        self._opened(self._reader)
+        return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read)
+
+    def _read_now(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        return self._guarded(lambda: self._wait_for_lock(lambda: _in_one_view(self._opened(self._reader), read)))
+
+    def _run(self, group: list[Any], may_wait: bool) -> bool:  # noqa: FBT001 - the writer's signature
+        """Do a group in one transaction; False if that needs waiting which is not allowed here."""
+        try:
+            store = self._opened(self._store)
+            is_done = self._do(store, run_group, group, may_wait=may_wait)
+        except Conflict:  # somebody's lock was not good: undo it all, and let each succeed or fail by himself
+            is_done = self._run_one_by_one(group, may_wait=may_wait)
+        except Exception as error:  # noqa: BLE001 - the callers must hear of it, each with an error of his own
+            is_done = self._fail(group, error)
+        return is_done
+
+    def _run_one_by_one(self, group: list[Any], *, may_wait: bool) -> bool:
+        try:
+            return self._do(self._opened(self._store), run_one_by_one, group, may_wait=may_wait)
+        except Exception as error:  # noqa: BLE001 - as in _run
+            return self._fail(group, error)
+
+    def _do(
+        self, store: Store, do: Callable[[Store, list[Any], float], None], group: list[Any], *, may_wait: bool
+    ) -> bool:
+        self._roll_back(store)  # what the transaction before has left, if it failed
+        if not self._begin(store, may_wait=may_wait):
+            return False
+        store.woken.clear()
+        store.queues.refresh(store.connection)
+        do(store, group, self._clock.time())
+        store.connection.execute("COMMIT")
+        self._woken |= store.woken
+        for request in group:
+            if isinstance(request.error, sqlite3.Error) and not request.is_the_users:
+                request.error = faults.translated(request.error, self._path)
+        return True
+
+    def _fail(self, group: list[Any], error: Exception) -> bool:
+        self._undo()
+        for request in group:
+            if isinstance(error, sqlite3.Error | UnicodeDecodeError):
+                request.error = faults.translated(error, self._path)
+            else:
+                request.error = error
+        return True
+
+    def _begin(self, store: Store, *, may_wait: bool) -> bool:
+        """Take the write lock; False if another process has it and there is no waiting."""
+        if may_wait:
+            self._wait_for_lock(lambda: store.connection.execute("BEGIN IMMEDIATE"))
+            return True
+        try:
+            store.connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if faults.is_busy(error):
+                return False
+            raise
+        return True
+
+    def _wait_for_lock(self, do: Callable[[], T]) -> T:
+        """Do something that needs a lock other processes may hold; ask again after a short random time."""
+        began = self._clock.monotonic()
+        while True:
+            try:
+                return do()
+            except sqlite3.OperationalError as error:
+                if not faults.is_busy(error) or self._clock.monotonic() - began > _LONGEST_WAIT_S:
+                    raise
+            self._clock.sleep(0.0001 + 0.0019 * self._chance())
+
+    def _undo(self) -> None:
+        if self._store is not None:
+            self._store.queues.forget()
+            with suppress(sqlite3.Error):  # then it is done before the next group begins
+                self._roll_back(self._store)
+
+    def _roll_back(self, store: Store) -> None:
+        if store.connection.in_transaction:
+            store.connection.execute("ROLLBACK")
+
+    def _guarded(self, do: Callable[[], T]) -> T:
+        try:
+            return do()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise faults.translated(error, self._path) from error
+
+    def _opened(self, part: T | None) -> T:
+        if part is None:
+            raise UsageError(f"{self._path} is not open; use it inside: async with connect(...) as broker")
+        return part
+
+    def _after_group(self) -> None:
+        woken, self._woken = self._woken, set()
+        self._hints.wake(woken)
+
+    def _give_back(self, locks: list[Lock]) -> None:
+        """Unlock messages whose receiver was cancelled before it got them."""
+        giving = asyncio.ensure_future(self._other(lambda store, _: store.unlock(locks)))
+        self._giving_back.add(giving)
+        giving.add_done_callback(self._giving_back.discard)
+
+    async def _look(self) -> tuple[bool, float | None]:
+        version, next_due = await self._read(_glance)
+        has_changed, self._seen_version = version != self._seen_version, version
+        return has_changed, next_due
+
+
+def _in_one_view(reader: sqlite3.Connection, read: Callable[[sqlite3.Connection], T]) -> T:
+    """Read everything as it was at one moment, whatever others commit meanwhile."""
+    reader.execute("BEGIN")
+    try:
+        return read(reader)
+    finally:
+        if reader.in_transaction:
+            reader.execute("ROLLBACK")
+
+
+def _glance(reader: sqlite3.Connection) -> tuple[int, float | None]:
+    """Return a number that changes when another connection commits, and when the next message comes due."""
+    version = reader.execute("PRAGMA data_version").fetchone()[0]
+    due = reader.execute("SELECT due FROM messages WHERE due IS NOT NULL ORDER BY due LIMIT 1").fetchone()
+    return version, due[0] if due else None
+
+
+def _upkeep(store: Store, now: float, limit: int) -> Upkeep:
+    released, over_delivered = store.release_due(now, limit)
+    expired = store.expire_due(now, limit)
+    store.forget_seen_ids(now, limit)
+    return Upkeep(
+        released=released,
+        expired=expired,
+        over_delivered=over_delivered,
+        queues_deleted=store.delete_idle_queues(now),
+        is_finished=released < limit and expired < limit,
+    )
+
+
+def _peek(reader: sqlite3.Connection, queue: str, limit: int, start: int, states: Sequence[State]) -> list[Received]:
+    queue_id = _queue_id(reader, queue)
+    found: list[rows.Row] = []
+    for state in states:  # the index is in order within a state
+        where = "m.queue = ? AND m.state = ? AND m.sequence >= ? ORDER BY m.sequence LIMIT ?"
+        read = f"SELECT {rows.COLUMNS} FROM messages m JOIN bodies b USING (sequence) WHERE {where}"  # noqa: S608
+        found += reader.execute(read, (queue_id, state, min(start, 2**63 - 1), limit)).fetchall()
+    found.sort(key=lambda row: row[0])
+    return [rows.received((*row[:3], None, *row[4:]), queue) for row in found[:limit]]
+
+
+def _queue_id(reader: sqlite3.Connection, name: str) -> int:
+    found = reader.execute("SELECT id FROM queues WHERE name = ?", (name,)).fetchone()
+    if found is None:
+        raise QueueNotFound(name)
+    queue_id: int = found[0]
+    return queue_id
+
+
+def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
+    found = reader.execute(
+        "SELECT q.id, q.name, q.settings, q.created_at, q.used_at, d.id"
+        " FROM queues q LEFT JOIN queues d ON d.source = q.id"
+        " WHERE q.name = ?1 OR (?1 IS NULL AND q.source IS NULL) ORDER BY q.name",
+        (name,),
+    ).fetchall()
+    if name is not None and not found:
+        raise QueueNotFound(name)
+    return [_info(reader, row) for row in found]
+
+
+def _info(reader: sqlite3.Connection, row: rows.Row) -> QueueInfo:
+    queue_id, name, settings, created_at, used_at, dead_id = row
+    counted = reader.execute(
+        "SELECT state, count(*), max(sequence) FROM messages WHERE queue = ? GROUP BY state", (queue_id,)
+    ).fetchall()
+    counts = {state: count for state, count, _ in counted}
+    dead = reader.execute("SELECT count(*) FROM messages WHERE queue = ?", (dead_id,)).fetchone()[0]
+    oldest = reader.execute(
+        "SELECT enqueued_at FROM messages WHERE queue = ? AND state = 0 ORDER BY sequence LIMIT 1", (queue_id,)
+    ).fetchone()
+    return QueueInfo(
+        name=name,
+        settings=QueueSettings(**json.loads(settings)),
+        ready=counts.get(State.READY, 0),
+        scheduled=counts.get(State.SCHEDULED, 0),
+        locked=counts.get(State.LOCKED, 0) + counts.get(State.DEFERRED_LOCKED, 0),
+        deferred=counts.get(State.DEFERRED, 0),
+        dead=dead,
+        last_sequence=max((last for _, _, last in counted), default=0),
+        oldest_at=utc(oldest[0]) if oldest else None,
+        created_at=utc(created_at),
+        used_at=utc(used_at),
+    )

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""Waking those who wait for messages: at once by what this process does, by looking now and then for the rest.
+
+A hint may be late or wrong; whatever is due is found by asking the database. Nobody looks while nobody waits.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable
+
+from redrive.clock import Clock, pause
+from redrive.errors import RedriveError
+
+_LOOK_EVERY_S = 0.1
+"""How long a message from another process may wait for a receiver in this one."""
+
+
+class Hints:
+    """The receivers that wait, by queue.
+
+    Args:
+        clock: what they wait by.
+        look: says whether another process has changed anything since it was last asked, and when the next lock ends or
+            scheduled message comes due.
+    """
+
+    def __init__(self, clock: Clock, look: Callable[[], Awaitable[tuple[bool, float | None]]]) -> None:
+        self._clock = clock
+        self._look = look
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    def wake(self, queues: Iterable[str]) -> None:
+        """Wake everybody who waits for one of these queues."""
+        for queue in queues:
+            for waiting in self._waiting.get(queue, ()):
+                if not waiting.done():
+                    waiting.set_result(None)
+
+    async def wait(self, queue: str, seconds: float) -> None:
+        """Wait until something may be ready in a queue, at most that long."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(queue, set()).add(waiting)
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look_around(), name="redrive-sqlite-hints")
+        limit = asyncio.create_task(self._clock.sleep_async(seconds))
+        try:
+            await asyncio.wait((waiting, limit), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            limit.cancel()
+            self._forget(queue, waiting)
+
+    async def close(self) -> None:
+        """Wake everybody and stop looking."""
+        self.wake(list(self._waiting))
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    def _forget(self, queue: str, waiting: asyncio.Future[None]) -> None:
+        others = self._waiting[queue]
+        others.discard(waiting)
+        if not others:
+            del self._waiting[queue]
+        if not self._waiting and self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def _look_around(self) -> None:
+        while True:
+            try:
+                has_changed, next_due = await self._look()
+            except RedriveError:  # whoever asks next hears of it; waking everybody again and again would help nobody
+                has_changed, next_due = False, None
+            now = self._clock.time()
+            if has_changed or (next_due is not None and next_due <= now):
+                self.wake(list(self._waiting))
+            await pause(self._clock, min(_LOOK_EVERY_S, max(0.001, (next_due or math.inf) - now)))

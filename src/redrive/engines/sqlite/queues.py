@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""The queues of a SQLite database, kept in memory as long as nobody changes them."""
+
+import json
+import sqlite3
+from dataclasses import asdict, dataclass
+
+from redrive.broker.engine import QueueSettings
+from redrive.broker.lifecycle import dead_letter_queue, is_dead_letter_queue
+from redrive.errors import InvalidSetting, QueueNotFound
+
+
+@dataclass(slots=True)
+class QueueRow:
+    """A queue as the engine needs it.
+
+    Attributes:
+        id: its number.
+        name: its name.
+        settings: how it behaves.
+        dead_id: the number of its dead-letter queue; its own, if it is one.
+        used_at: when its last use was stored.
+    """
+
+    id: int
+    name: str
+    settings: QueueSettings
+    dead_id: int
+    used_at: float
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a message needs nothing from it: no time to live, no session."""
+        return self.settings.default_ttl is None and not self.settings.requires_session
+
+
+class Queues:
+    """What the table ``queues`` says, read again only when its version has changed."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._by_name: dict[str, QueueRow] = {}
+        self._by_id: dict[int, QueueRow] = {}
+
+    def refresh(self, connection: sqlite3.Connection) -> None:
+        """Make sure that what is in memory is what the database says, in this transaction."""
+        version = connection.execute("SELECT value FROM counters WHERE name = 'queues_version'").fetchone()[0]
+        if version != self._version:
+            self._load(connection)
+            self._version = version
+
+    def forget(self) -> None:
+        """Read everything again next time: a transaction that changed it was rolled back."""
+        self._version = -1
+
+    def get(self, name: str) -> QueueRow:
+        """Return a queue by its name."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise QueueNotFound(name) from None
+
+    def by_id(self, queue_id: int) -> QueueRow:
+        """Return a queue by its number."""
+        return self._by_id[queue_id]
+
+    def all(self) -> list[QueueRow]:
+        """Return the queues, dead-letter queues among them."""
+        return list(self._by_name.values())
+
+    def create(self, connection: sqlite3.Connection, name: str, settings: QueueSettings, now: float) -> bool:
+        """Add a queue and its dead-letter queue; False if it is there."""
+        if name in self._by_name:
+            return False
+        insert = "INSERT INTO queues (name, source, settings, created_at, used_at) VALUES (?, ?, ?, ?, ?)"
+        told = json.dumps(asdict(settings))
+        source = connection.execute(insert, (name, None, told, now, now)).lastrowid
+        dead = json.dumps(asdict(QueueSettings(lock_duration=settings.lock_duration, max_delivery_count=2_000)))
+        connection.execute(insert, (dead_letter_queue(name), source, dead, now, now))
+        self._changed(connection)
+        return True
+
+    def change(self, connection: sqlite3.Connection, name: str, settings: QueueSettings) -> None:
+        """Store a queue's new settings."""
+        queue = self.get(name)
+        if settings.requires_session != queue.settings.requires_session:
+            told = "cannot be changed: what is in the queue could not be received; delete it and declare it anew"
+            raise InvalidSetting("requires_session", settings.requires_session, told)
+        connection.execute("UPDATE queues SET settings = ? WHERE id = ?", (json.dumps(asdict(settings)), queue.id))
+        self._changed(connection)
+
+    def remove(self, connection: sqlite3.Connection, name: str) -> tuple[int, int]:
+        """Take a queue and its dead-letter queue away; return their numbers."""
+        queue = self.get(name)
+        if is_dead_letter_queue(name):
+            raise InvalidSetting("queue", name, "must not be a dead-letter queue: it goes with its queue; purge it")
+        connection.execute("DELETE FROM queues WHERE id IN (?, ?)", (queue.dead_id, queue.id))
+        self._changed(connection)
+        return queue.id, queue.dead_id
+
+    def _changed(self, connection: sqlite3.Connection) -> None:
+        connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'queues_version'")
+        self.refresh(connection)
+
+    def _load(self, connection: sqlite3.Connection) -> None:
+        rows = connection.execute("SELECT id, name, source, settings, used_at FROM queues").fetchall()
+        dead = {source: queue_id for queue_id, _, source, _, _ in rows if source is not None}
+        found = [
+            QueueRow(queue_id, name, QueueSettings(**json.loads(settings)), dead.get(queue_id, queue_id), used_at)
+            for queue_id, name, _, settings, used_at in rows
+        ]
+        self._by_name = {queue.name: queue for queue in found}
+        self._by_id = {queue.id: queue for queue in found}

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: MIT
+"""What callers ask of the store, and how a group of it is done in one transaction.
+
+A group is done together: all sends in one statement, all completions in one, one look for messages that all waiting
+receivers share. That works whenever everybody's locks are good, which is nearly always. When somebody's is not, the
+transaction is undone and the group is done one by one, so that only he fails.
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from redrive.broker.engine import (
+    Abandon,
+    Cancel,
+    Complete,
+    DeadLetter,
+    Defer,
+    Effect,
+    Outcome,
+    Send,
+    SessionLock,
+)
+from redrive.broker.message import Lock, Received
+from redrive.engines.sqlite.store import Store
+from redrive.engines.sqlite.writer import Request
+from redrive.errors import LockLost, RedriveError, SessionLost
+
+T = TypeVar("T")
+
+
+class Conflict(Exception):
+    """Somebody's lock was not good: the group cannot be done together."""
+
+
+class ApplyRequest(Request[list[Outcome]]):
+    """A list of effects, all or nothing; ``inside`` is the user's own part of the transaction."""
+
+    __slots__ = ("effects", "inside")
+
+    def __init__(self, effects: Sequence[Effect], inside: Callable[[Any], object] | None = None) -> None:
+        super().__init__()
+        self.effects = effects
+        self.inside = inside
+
+    @property
+    def is_the_users(self) -> bool:
+        """Whether it has a part of the user's own."""
+        return self.inside is not None
+
+    def run(self, store: Store, now: float) -> list[Outcome]:
+        """Do it alone."""
+        if self.inside is not None:
+            self.inside(store.connection)
+        return [_do(store, effect, now) for effect in self.effects]
+
+
+class LockRequest(Request[list[Received]]):
+    """A receiver who waits for messages."""
+
+    __slots__ = ("_give_back", "delete", "limit", "queue", "session")
+
+    def __init__(
+        self,
+        queue: str,
+        limit: int,
+        session: SessionLock | None,
+        give_back: Callable[[list[Lock]], None],
+        *,
+        delete: bool,
+    ) -> None:
+        super().__init__()
+        self.queue = queue
+        self.limit = limit
+        self.session = session
+        self.delete = delete
+        self._give_back = give_back
+
+    def run(self, store: Store, now: float) -> list[Received]:
+        """Do it alone."""
+        store.bring_in([self.queue], now)
+        queue = store.queues.get(self.queue)
+        if self.session is not None:
+            if self.session.queue != self.queue:
+                raise SessionLost(self.queue, self.session.session_id)
+            store.check_session(self.session, now)
+        receive = store.take if self.delete else store.lock
+        return receive(queue, self.limit, now, self.session)
+
+    def abandoned(self) -> None:
+        """Give back what was locked for a caller who is gone."""
+        if self.result and not self.delete:
+            self._give_back([received.lock for received in self.result if received.lock is not None])
+
+
+class OtherRequest(Request[T]):
+    """Anything else: a function of the store and the time."""
+
+    __slots__ = ("_do",)
+
+    def __init__(self, do: Callable[[Store, float], T]) -> None:
+        super().__init__()
+        self._do = do
+
+    def run(self, store: Store, now: float) -> T:
+        """Do it alone."""
+        return self._do(store, now)
+
+
+def run_group(store: Store, group: Sequence[Any], now: float) -> None:
+    """Do a group in the transaction that is open; raise ``Conflict`` if it has to be done one by one."""
+    applies = [request for request in group if type(request) is ApplyRequest and request.inside is None]
+    locks = [request for request in group if type(request) is LockRequest and request.session is None]
+    together = {id(request) for request in (*applies, *locks)}
+    if applies:
+        _apply_together(store, applies, now)
+    if locks:
+        _lock_together(store, locks, now)
+    for request in group:  # last, so that nothing of the user's is run twice when the group has to be done again
+        if id(request) not in together:
+            run_alone(store, request, now)
+
+
+def run_one_by_one(store: Store, group: Sequence[Any], now: float) -> None:
+    """Do a group in the transaction that is open, so that each request succeeds or fails by itself."""
+    store.queues.forget()  # the transaction that was undone may have changed them
+    store.queues.refresh(store.connection)
+    for request in group:
+        request.error = None
+        run_alone(store, request, now)
+
+
+def run_alone(store: Store, request: Any, now: float) -> None:  # noqa: ANN401 - a request of any kind
+    """Do one request so that its failure is its own."""
+    store.connection.execute("SAVEPOINT alone")
+    try:
+        request.result = request.run(store, now)
+    except Exception as error:
+        if _is_faulty(store, error):
+            raise
+        store.connection.execute("ROLLBACK TO alone")
+        store.queues.forget()
+        store.queues.refresh(store.connection)
+        request.error = error
+    store.connection.execute("RELEASE alone")
+
+
+def _is_faulty(store: Store, error: Exception) -> bool:
+    """Say whether an error is the database's own: it ends the transaction for all, not for one."""
+    theirs = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError)
+    is_sql = isinstance(error, sqlite3.Error)
+    is_a_mistake = isinstance(error, theirs) or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR
+    return not store.connection.in_transaction or (is_sql and not is_a_mistake)
+
+
+def _apply_together(store: Store, applies: Sequence[ApplyRequest], now: float) -> None:
+    completes = [effect.lock for request in applies for effect in request.effects if type(effect) is Complete]
+    sends = [effect for request in applies for effect in request.effects if type(effect) is Send]
+    try:
+        is_good = not completes or store.complete(completes, now)
+        for request in applies:
+            for effect in request.effects:
+                if type(effect) is not Complete and type(effect) is not Send:
+                    _do(store, effect, now)
+        sent = iter(store.send(sends, now) if sends else ())
+    except Exception as error:
+        if _is_faulty(store, error):
+            raise
+        raise Conflict from error
+    if not is_good:
+        raise Conflict
+    for request in applies:
+        request.result = [next(sent) if type(effect) is Send else None for effect in request.effects]
+
+
+def _lock_together(store: Store, locks: Sequence[LockRequest], now: float) -> None:
+    places: dict[tuple[str, bool], list[LockRequest]] = {}
+    for request in locks:
+        places.setdefault((request.queue, request.delete), []).append(request)
+    try:
+        store.bring_in([name for name, _ in places], now)
+    except RedriveError as error:
+        raise Conflict from error
+    for (name, delete), requests in places.items():
+        try:
+            queue = store.queues.get(name)
+            receive = store.take if delete else store.lock
+            found = receive(queue, sum(request.limit for request in requests), now)
+        except RedriveError as error:
+            raise Conflict from error
+        _deal(found, requests)
+
+
+def _deal(found: Sequence[Received], requests: Sequence[LockRequest]) -> None:
+    """Give everybody one message, then everybody another, as far as they go."""
+    hands: dict[LockRequest, list[Received]] = {request: [] for request in requests}
+    waiting = deque(requests)
+    for received in found:
+        request = waiting.popleft()
+        hands[request].append(received)
+        if len(hands[request]) < request.limit:
+            waiting.append(request)
+    for request, hand in hands.items():
+        request.result = hand
+
+
+def _do(store: Store, effect: Effect, now: float) -> Outcome:
+    match effect:
+        case Send():
+            return store.send([effect], now)[0]
+        case Complete(lock):
+            if not store.complete([lock], now):
+                raise LockLost(lock.queue, lock.sequence)
+        case Abandon():
+            store.abandon(effect, now)
+        case Defer():
+            store.defer(effect, now)
+        case DeadLetter():
+            store.dead_letter(effect, now)
+        case Cancel():
+            store.cancel(effect, now)
+        case _:
+            store.set_session_state(effect, now)
+    return None

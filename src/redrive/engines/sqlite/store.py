@@ -1,0 +1,546 @@
+# SPDX-License-Identifier: MIT
+"""What happens to messages, in SQL. Every method runs inside a transaction that somebody else begins and commits."""
+
+import secrets
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from redrive.broker import lifecycle
+from redrive.broker.engine import Abandon, Cancel, DeadLetter, Defer, Send, SessionLock, SetSessionState
+from redrive.broker.lifecycle import State
+from redrive.broker.message import Headers, Lock, Received
+from redrive.clock import utc
+from redrive.engines.sqlite import rows
+from redrive.engines.sqlite.queues import QueueRow, Queues
+from redrive.errors import (
+    InvalidMessage,
+    LockLost,
+    MessageNotFound,
+    MessageTooLarge,
+    SessionLost,
+    SessionRequired,
+)
+
+_USE_GRANULARITY_S = 1.0
+"""How exactly a queue's last use is stored; writing it with every message would cost a fifth of a send."""
+
+_AT_ONCE = 1_000
+"""How many ended locks, due messages and expired messages one receive sees to; the rest is for upkeep."""
+
+_PAGES_TO_CLEAR = 10
+"""How often a receive asks anew because what it found first was expired or had had its deliveries."""
+
+_WORTH_A_RANGE = 4
+"""From how many rows on one statement over a range is cheaper than one for each."""
+
+_PLAIN = "INSERT INTO messages (sequence, queue, state, delivery_count, enqueued_at, id) VALUES (?, ?, 0, 0, ?, ?)"
+_FULL = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+_READ = f"SELECT {rows.COLUMNS} FROM messages m JOIN bodies b USING (sequence) "  # noqa: S608 - our own columns
+_DUE_COLUMNS = "sequence, queue, state, delivery_count"
+_LOCK = (State.LOCKED.value, State.DEFERRED_LOCKED.value)
+
+
+class Store:
+    """The messages of one database.
+
+    Attributes:
+        connection: where they are.
+        queues: the queues they are in.
+        woken: the names of queues in which something has become ready since the transaction began.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.queues = Queues()
+        self.woken: set[str] = set()
+
+    # --- sending
+
+    def send(self, sends: Sequence[Send], now: float) -> list[int | None]:
+        """Store messages; return their sequence numbers, None for each duplicate."""
+        outcomes: list[int | None] = []
+        sequence = self._last_sequence()
+        plain: list[tuple[object, ...]] = []
+        full: list[tuple[object, ...]] = []
+        bodies: list[tuple[int, bytes]] = []
+        for effect in sends:
+            queue = self.queues.get(effect.queue)
+            properties = self._checked_properties(queue, effect)
+            if self._is_duplicate(queue, effect, now):
+                outcomes.append(None)
+                continue
+            sequence += 1
+            outcomes.append(sequence)
+            if properties is None and effect.at is None and queue.is_plain:
+                self.woken.add(queue.name)
+                plain.append((sequence, queue.id, now, effect.message.id))
+            else:
+                full.append(self._row(sequence, queue, effect, properties, now))
+            bodies.append((sequence, effect.message.body))
+            self._touch(queue, now)
+        self._insert(plain, full, bodies)
+        return outcomes
+
+    def _insert(
+        self,
+        plain: Sequence[tuple[object, ...]],
+        full: Sequence[tuple[object, ...]],
+        bodies: Sequence[tuple[int, bytes]],
+    ) -> None:
+        """Store rows; those that are nothing but an id and a body take a shorter statement."""
+        if plain:
+            self.connection.executemany(_PLAIN, plain)
+        if full:
+            self.connection.executemany(_FULL, full)
+        if bodies:
+            self.connection.executemany("INSERT INTO bodies VALUES (?, ?)", bodies)
+
+    def _last_sequence(self) -> int:
+        found = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
+        return found[0] if found else 0
+
+    def _checked_properties(self, queue: QueueRow, effect: Send) -> str | None:
+        if effect.message.id is None:
+            raise InvalidMessage("id", None, "must be there: the broker names messages, an engine does not")
+        properties = rows.properties_of(effect.message)
+        size = rows.size_of(effect.message, properties)
+        if size > queue.settings.max_message_bytes:
+            raise MessageTooLarge(queue.name, size, queue.settings.max_message_bytes)
+        if queue.settings.requires_session and effect.message.session_id is None:
+            raise SessionRequired(queue.name, "give the message a session_id")
+        return properties
+
+    def _is_duplicate(self, queue: QueueRow, effect: Send, now: float) -> bool:
+        window = queue.settings.duplicate_detection
+        if window is None or effect.even_if_seen:
+            return False
+        remember = (
+            "INSERT INTO seen_ids VALUES (?, ?, ?) ON CONFLICT (queue, id) DO UPDATE SET until = excluded.until"
+            " WHERE seen_ids.until <= ?"
+        )
+        until = now + window
+        return self.connection.execute(remember, (queue.id, effect.message.id, until, now)).rowcount == 0
+
+    def _row(
+        self, sequence: int, queue: QueueRow, effect: Send, properties: str | None, now: float
+    ) -> tuple[object, ...]:
+        message = effect.message
+        at = now if effect.at is None else max(now, effect.at.timestamp())
+        is_later = at > now
+        if not is_later:
+            self.woken.add(queue.name)
+        return (
+            sequence,
+            queue.id,
+            (State.SCHEDULED if is_later else State.READY).value,  # binding an enumeration is slow
+            at if is_later else None,
+            None,
+            0,
+            now,
+            lifecycle.expires_at(at, message.ttl_s, queue.settings.default_ttl),
+            message.id,
+            message.session_id if queue.settings.requires_session else None,
+            properties,
+            None,
+        )
+
+    def cancel(self, effect: Cancel, now: float) -> None:
+        """Remove a scheduled message; one whose time has come is not scheduled any more."""
+        queue = self.queues.get(effect.queue)
+        key = (rows.storable(effect.sequence), queue.id, now)
+        delete = "DELETE FROM messages WHERE sequence = ? AND queue = ? AND state = 1 AND due > ?"
+        if self.connection.execute(delete, key).rowcount == 0:
+            raise MessageNotFound(effect.queue, effect.sequence, "scheduled")
+        self.connection.execute("DELETE FROM bodies WHERE sequence = ?", key[:1])
+
+    # --- settling
+
+    def complete(self, locks: Sequence[Lock], now: float) -> bool:
+        """Remove locked messages; False if not all of those locks were good."""
+        keys = [(lock.sequence, lock.token, self.queues.get(lock.queue).id, now) for lock in locks]
+        delete = "DELETE FROM messages WHERE sequence = ? AND token = ? AND queue = ? AND due > ?"
+        try:
+            deleted = self.connection.executemany(delete, keys).rowcount
+        except OverflowError:  # a number that is nobody's
+            return False
+        self.connection.executemany("DELETE FROM bodies WHERE sequence = ?", [(key[0],) for key in keys])
+        return deleted == len(keys)
+
+    def abandon(self, effect: Abandon, now: float) -> None:
+        """Give a locked message back."""
+        queue, state, count, properties = self._held(effect.lock, now)
+        if effect.headers:
+            self._change_headers(effect.lock, properties, effect.headers)
+        count = 0 if effect.reset_count else count - effect.uncount
+        if lifecycle.has_had_its_deliveries(count, queue.settings.max_delivery_count):
+            self._bury_over_delivered(queue, [effect.lock.sequence])
+            return
+        is_deferred = state == State.DEFERRED_LOCKED
+        after = State.SCHEDULED if effect.delay > 0 else State.DEFERRED if is_deferred else State.READY
+        self.connection.execute(
+            "UPDATE messages SET state = ?, due = ?, token = NULL, delivery_count = ? WHERE sequence = ?",
+            (after, now + effect.delay if effect.delay > 0 else None, count, effect.lock.sequence),
+        )
+        if after == State.READY:
+            self.woken.add(queue.name)
+
+    def defer(self, effect: Defer, now: float) -> None:
+        """Set a locked message aside."""
+        _, _, _, properties = self._held(effect.lock, now)
+        if effect.headers:
+            self._change_headers(effect.lock, properties, effect.headers)
+        self.connection.execute(
+            "UPDATE messages SET state = 3, due = NULL, token = NULL WHERE sequence = ?", (effect.lock.sequence,)
+        )
+
+    def dead_letter(self, effect: DeadLetter, now: float) -> None:
+        """Move a locked message to the dead-letter queue."""
+        queue, _, _, properties = self._held(effect.lock, now)
+        if effect.headers:
+            self._change_headers(effect.lock, properties, effect.headers)
+        self._bury(queue, [effect.lock.sequence], effect.reason, effect.description)
+
+    def _change_headers(self, lock: Lock, properties: str | None, changes: Headers) -> None:
+        changed = rows.with_headers(properties, changes)
+        self.connection.execute("UPDATE messages SET properties = ? WHERE sequence = ?", (changed, lock.sequence))
+
+    def _held(self, lock: Lock, now: float) -> tuple[QueueRow, int, int, str | None]:
+        """Return the state, the delivery count and the properties of a message, if the lock on it is good."""
+        queue = self.queues.get(lock.queue)
+        found = self.connection.execute(
+            "SELECT state, delivery_count, properties FROM messages"
+            " WHERE sequence = ? AND token = ? AND queue = ? AND due > ?",
+            (rows.storable(lock.sequence), rows.storable(lock.token), queue.id, now),
+        ).fetchone()
+        if found is None:
+            raise LockLost(lock.queue, lock.sequence)
+        return queue, *found
+
+    def _bury(self, queue: QueueRow, sequences: Iterable[int], reason: str, description: str) -> None:
+        """Make messages dead letters. They keep their numbers, stay for ever, and are counted anew."""
+        why = rows.dead_letter_json(reason, description, lifecycle.source_queue(queue.name))
+        self.connection.executemany(
+            "UPDATE messages SET queue = ?, state = 0, due = NULL, token = NULL, delivery_count = 0, expires = NULL,"
+            " session = NULL, dead_letter = ? WHERE sequence = ?",
+            [(queue.dead_id, why, sequence) for sequence in sequences],
+        )
+        self.woken.add(lifecycle.dead_letter_queue(queue.name))
+
+    def _bury_over_delivered(self, queue: QueueRow, sequences: Iterable[int]) -> None:
+        limit = queue.settings.max_delivery_count
+        text = f"delivered {limit} times and never completed"
+        self._bury(queue, sequences, lifecycle.MAX_DELIVERY_COUNT_EXCEEDED, text)
+
+    def _drop(self, sequences: Sequence[int]) -> None:
+        keys = [(sequence,) for sequence in sequences]
+        self.connection.executemany("DELETE FROM messages WHERE sequence = ?", keys)
+        self.connection.executemany("DELETE FROM bodies WHERE sequence = ?", keys)
+
+    # --- receiving
+
+    def lock(self, queue: QueueRow, limit: int, now: float, session: SessionLock | None = None) -> list[Received]:
+        """Lock the next messages that are ready."""
+        found = self._next_live(queue, limit, now, session)
+        if not found:
+            return []
+        until = now + queue.settings.lock_duration if session is None else self._session_until(queue, session)
+        token = secrets.randbits(63)
+        self._mark_locked(queue, found, until, token, session)
+        return [rows.received((row[0], State.LOCKED, until, token, row[4] + 1, *row[5:]), queue.name) for row in found]
+
+    def _mark_locked(
+        self, queue: QueueRow, found: Sequence[rows.Row], until: float, token: int, session: SessionLock | None
+    ) -> None:
+        update = "UPDATE messages SET state = 2, due = ?, token = ?, delivery_count = delivery_count + 1 WHERE "
+        if len(found) < _WORTH_A_RANGE:
+            self.connection.executemany(update + "sequence = ?", [(until, token, row[0]) for row in found])
+            return
+        # they are the first that are ready, so they are neighbours in the index, and one statement finds them all
+        where = "queue = ? AND state = 0 AND sequence BETWEEN ? AND ?"
+        keys = [until, token, queue.id, found[0][0], found[-1][0]]
+        if session is not None:
+            where += " AND session = ?"
+            keys.append(session.session_id)
+        self.connection.execute(update + where, keys)
+
+    def take(self, queue: QueueRow, limit: int, now: float, session: SessionLock | None = None) -> list[Received]:
+        """Take the next messages that are ready out of the queue for good."""
+        found = self._next_live(queue, limit, now, session)
+        self._drop([row[0] for row in found])
+        return [rows.received((*row[:4], row[4] + 1, *row[5:]), queue.name) for row in found]
+
+    def _next_live(self, queue: QueueRow, limit: int, now: float, session: SessionLock | None) -> list[rows.Row]:
+        """Return the next rows that may be delivered; those that may not are put where they belong on the way."""
+        if queue.settings.requires_session and session is None:
+            raise SessionRequired(queue.name, "accept a session and receive from it")
+        self._touch(queue, now)
+        maximum = queue.settings.max_delivery_count
+        for _ in range(_PAGES_TO_CLEAR):
+            found = self._next_ready(queue, limit, session)
+            expired = [row[0] for row in found if row[6] is not None and row[6] <= now]
+            spent = [row[0] for row in found if row[4] >= maximum and not (row[6] is not None and row[6] <= now)]
+            if not expired and not spent:
+                return found
+            self._expire(queue, expired)
+            self._bury_over_delivered(queue, spent)
+        self.expire_due(now, _AT_ONCE)  # there are many: upkeep will see to the rest
+        return self._next_ready(queue, limit, session, live_at=now)
+
+    def _next_ready(
+        self, queue: QueueRow, limit: int, session: SessionLock | None, live_at: float | None = None
+    ) -> list[rows.Row]:
+        """Return the next rows that are ready; with ``live_at`` only those that may be delivered."""
+        where = "m.queue = ? AND m.state = 0"
+        keys: list[object] = [queue.id]
+        if session is not None:
+            where = "m.queue = ? AND m.session = ? AND m.state = 0"
+            keys.append(session.session_id)
+        if live_at is not None:
+            where += " AND (m.expires IS NULL OR m.expires > ?) AND m.delivery_count < ?"
+            keys += [live_at, queue.settings.max_delivery_count]
+        return self.connection.execute(f"{_READ} WHERE {where} ORDER BY m.sequence LIMIT ?", [*keys, limit]).fetchall()
+
+    def lock_deferred(self, queue: QueueRow, sequences: Sequence[int], now: float) -> list[Received] | MessageNotFound:
+        """Lock deferred messages by their numbers; say which is not to be had, if one is not."""
+        found: dict[int, rows.Row] = {}
+        spent: list[int] = []
+        missing: int | None = None
+        for sequence in sequences:
+            row = None if sequence in found else self._deferred(queue, sequence, now)
+            if row is not None and lifecycle.has_had_its_deliveries(row[4], queue.settings.max_delivery_count):
+                spent.append(sequence)
+                row = None
+            if row is None:
+                missing = sequence if missing is None else missing
+            else:
+                found[sequence] = row
+        if missing is not None:
+            self._bury_over_delivered(queue, spent)
+            return MessageNotFound(queue.name, missing, "deferred")
+        return self._locked_deferred(queue, list(found.values()), now)
+
+    def _deferred(self, queue: QueueRow, sequence: int, now: float) -> rows.Row | None:
+        """Return a deferred message that may be delivered; one whose lock has just ended is deferred again."""
+        key = (rows.storable(sequence), queue.id, now)
+        lapsed = f"SELECT {_DUE_COLUMNS} FROM messages WHERE sequence = ? AND queue = ? AND state = 4 AND due <= ?"  # noqa: S608
+        self._release(self.connection.execute(lapsed, key).fetchall())
+        where = "WHERE m.sequence = ? AND m.queue = ? AND m.state = 3 AND (m.expires IS NULL OR m.expires > ?)"
+        row: rows.Row | None = self.connection.execute(f"{_READ} {where}", key).fetchone()
+        return row
+
+    def _locked_deferred(self, queue: QueueRow, found: Sequence[rows.Row], now: float) -> list[Received]:
+        until, token = now + queue.settings.lock_duration, secrets.randbits(63)
+        self.connection.executemany(
+            "UPDATE messages SET state = 4, due = ?, token = ?, delivery_count = delivery_count + 1 WHERE sequence = ?",
+            [(until, token, row[0]) for row in found],
+        )
+        self._touch(queue, now)
+        return [
+            rows.received((row[0], State.DEFERRED_LOCKED, until, token, row[4] + 1, *row[5:]), queue.name)
+            for row in found
+        ]
+
+    def renew(self, lock: Lock, now: float) -> float | None:
+        """Lengthen a lock; return when it ends now, None if it had ended already."""
+        queue = self.queues.get(lock.queue)
+        until = now + queue.settings.lock_duration
+        renewed = self.connection.execute(
+            "UPDATE messages SET due = ? WHERE sequence = ? AND token = ? AND queue = ? AND due > ?",
+            (until, rows.storable(lock.sequence), rows.storable(lock.token), queue.id, now),
+        ).rowcount
+        return until if renewed else None
+
+    def unlock(self, locks: Sequence[Lock]) -> None:
+        """Give back messages that nobody has seen: their caller was cancelled. They were not delivered."""
+        self.connection.executemany(
+            "UPDATE messages SET state = CASE state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL,"
+            " delivery_count = delivery_count - 1 WHERE sequence = ? AND token = ?",
+            [(lock.sequence, lock.token) for lock in locks],
+        )
+        self.woken.update(lock.queue for lock in locks)
+
+    # --- sessions
+
+    def lock_session(self, queue: QueueRow, session_id: str | None, now: float) -> SessionLock | None:
+        """Lock a session, or the one whose first message has waited longest."""
+        if not queue.settings.requires_session:
+            raise SessionRequired(queue.name, "it does not; declare it with requires_session=True")
+        chosen = session_id if session_id is not None else self._free_session(queue, now)
+        if chosen is None:
+            return None
+        until, token = now + queue.settings.lock_duration, secrets.randbits(63)
+        locked = self.connection.execute(
+            "INSERT INTO sessions (queue, session, token, locked_until) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (queue, session) DO UPDATE SET token = excluded.token, locked_until = excluded.locked_until"
+            " WHERE sessions.token IS NULL OR sessions.locked_until <= ? RETURNING state",
+            (queue.id, chosen, token, until, now),
+        ).fetchone()
+        self._touch(queue, now)
+        if locked is None:
+            return None
+        self._unlock_session(queue, chosen)  # what its last holder received and did not settle in time
+        return SessionLock(queue.name, chosen, token, utc(until), locked[0])
+
+    def _unlock_session(self, queue: QueueRow, session_id: str) -> None:
+        self.connection.execute(
+            "UPDATE messages SET state = 0, due = NULL, token = NULL WHERE queue = ? AND session = ? AND state = 2",
+            (queue.id, session_id),
+        )
+
+    def _free_session(self, queue: QueueRow, now: float) -> str | None:
+        found = self.connection.execute(
+            "SELECT m.session FROM messages m LEFT JOIN sessions s ON s.queue = m.queue AND s.session = m.session"
+            " WHERE m.queue = ? AND m.session IS NOT NULL AND m.state = 0"
+            " AND (m.expires IS NULL OR m.expires > ?) AND (s.token IS NULL OR s.locked_until <= ?)"
+            " ORDER BY m.sequence LIMIT 1",
+            (queue.id, now, now),
+        ).fetchone()
+        return found[0] if found else None
+
+    def _session_until(self, queue: QueueRow, session: SessionLock) -> float:
+        """Return when a session's lock ends: no message received through it is held for longer."""
+        read = "SELECT locked_until FROM sessions WHERE queue = ? AND session = ?"
+        until: float = self.connection.execute(read, (queue.id, session.session_id)).fetchone()[0]
+        return until
+
+    def check_session(self, session: SessionLock, now: float) -> QueueRow:
+        """Return the session's queue, if the lock on it is good."""
+        queue = self.queues.get(session.queue)
+        held = self.connection.execute(
+            "SELECT 1 FROM sessions WHERE queue = ? AND session = ? AND token = ? AND locked_until > ?",
+            (queue.id, session.session_id, session.token, now),
+        ).fetchone()
+        if held is None:
+            raise SessionLost(session.queue, session.session_id)
+        return queue
+
+    def renew_session(self, session: SessionLock, now: float) -> float:
+        """Lengthen a session's lock and those of the messages received through it."""
+        queue = self.check_session(session, now)
+        until = now + queue.settings.lock_duration
+        key = (until, queue.id, session.session_id)
+        self.connection.execute("UPDATE sessions SET locked_until = ? WHERE queue = ? AND session = ?", key)
+        self.connection.execute("UPDATE messages SET due = ? WHERE queue = ? AND session = ? AND state = 2", key)
+        return until
+
+    def release_session(self, session: SessionLock, now: float) -> None:
+        """Give a session back, and the messages that were locked through it."""
+        queue = self.check_session(session, now)
+        key = (queue.id, session.session_id)
+        self.connection.execute(
+            "UPDATE sessions SET token = NULL, locked_until = NULL WHERE queue = ? AND session = ?", key
+        )
+        self._unlock_session(queue, session.session_id)
+        self.connection.execute("DELETE FROM sessions WHERE queue = ? AND session = ? AND state IS NULL", key)
+        self.woken.add(queue.name)
+
+    def set_session_state(self, effect: SetSessionState, now: float) -> None:
+        """Store what a session wants to remember."""
+        queue = self.check_session(effect.session, now)
+        self.connection.execute(
+            "UPDATE sessions SET state = ? WHERE queue = ? AND session = ?",
+            (effect.state, queue.id, effect.session.session_id),
+        )
+
+    # --- upkeep
+
+    def release_due(self, now: float, limit: int) -> tuple[int, int]:
+        """End locks that are over and bring in what is due; return how many, and how many of them had had enough."""
+        due = self.connection.execute(
+            f"SELECT {_DUE_COLUMNS} FROM messages WHERE due <= ? ORDER BY due LIMIT ?",  # noqa: S608
+            (now, limit),
+        ).fetchall()
+        return len(due), self._release(due) if due else 0
+
+    def bring_in(self, queues: Iterable[str], now: float) -> None:
+        """Before a receive: end locks and bring in messages whose time has come, in these queues if it is too much."""
+        released, _ = self.release_due(now, _AT_ONCE)
+        if released < _AT_ONCE:
+            return
+        for name in queues:
+            due = f"SELECT {_DUE_COLUMNS} FROM messages WHERE queue = ? AND state IN (1, 2, 4) AND due <= ? LIMIT ?"  # noqa: S608
+            self._release(self.connection.execute(due, (self.queues.get(name).id, now, _AT_ONCE)).fetchall())
+
+    def _release(self, due: Sequence[rows.Row]) -> int:
+        """Make messages available, from rows of ``_DUE_COLUMNS``; return how many had had enough instead."""
+        if not due:
+            return 0
+        self.connection.executemany(
+            "UPDATE messages SET state = CASE state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL"
+            " WHERE sequence = ?",
+            [(row[0],) for row in due],
+        )
+        buried = 0
+        for queue_id in {row[1] for row in due}:
+            queue = self.queues.by_id(queue_id)
+            self.woken.add(queue.name)
+            limit_here = queue.settings.max_delivery_count
+            spent = [row[0] for row in due if row[1] == queue_id and row[3] >= limit_here]
+            self._bury_over_delivered(queue, spent)
+            buried += len(spent)
+        return buried
+
+    def expire_due(self, now: float, limit: int) -> int:
+        """Drop or dead-letter messages whose time to live is over."""
+        found = self.connection.execute(
+            "SELECT sequence, queue FROM messages WHERE expires IS NOT NULL AND state IN (0, 3) AND expires <= ?"
+            " ORDER BY expires LIMIT ?",
+            (now, limit),
+        ).fetchall()
+        for queue_id in {row[1] for row in found}:
+            self._expire(self.queues.by_id(queue_id), [row[0] for row in found if row[1] == queue_id])
+        return len(found)
+
+    def _expire(self, queue: QueueRow, sequences: Sequence[int]) -> None:
+        if not sequences:
+            return
+        if queue.settings.dead_letter_on_expiration:
+            self._bury(queue, sequences, lifecycle.TTL_EXPIRED, "its time to live was over before it was received")
+        else:
+            self._drop(sequences)
+
+    def forget_seen_ids(self, now: float, limit: int) -> None:
+        """Forget message ids whose window is over."""
+        self.connection.execute(
+            "DELETE FROM seen_ids WHERE (queue, id) IN (SELECT queue, id FROM seen_ids WHERE until <= ? LIMIT ?)",
+            (now, limit),
+        )
+
+    def delete_idle_queues(self, now: float) -> int:
+        """Delete the queues that nobody has used for as long as they allow."""
+        idle = [
+            queue.name
+            for queue in self.queues.all()
+            if queue.settings.auto_delete_on_idle is not None
+            and self._used_at(queue) + queue.settings.auto_delete_on_idle + _use_granularity_s(queue) <= now
+        ]
+        for name in idle:
+            self.delete_queue(name)
+        return len(idle)
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue, its dead-letter queue, and all they hold."""
+        for queue_id in self.queues.remove(self.connection, name):
+            self.connection.execute(
+                "DELETE FROM bodies WHERE sequence IN (SELECT sequence FROM messages WHERE queue = ?)", (queue_id,)
+            )
+            for table in ("messages", "sessions", "seen_ids"):
+                self.connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue_id,))  # noqa: S608 - our tables
+        self.woken.add(name)
+
+    def _used_at(self, queue: QueueRow) -> float:
+        """Return when a queue was last used, by any process."""
+        found = self.connection.execute("SELECT used_at FROM queues WHERE id = ?", (queue.id,)).fetchone()
+        used_at: float = found[0]
+        return used_at
+
+    def _touch(self, queue: QueueRow, now: float) -> None:
+        if now - queue.used_at >= _use_granularity_s(queue) or now < queue.used_at:
+            queue.used_at = now
+            self.connection.execute("UPDATE queues SET used_at = ? WHERE id = ?", (now, queue.id))
+
+
+def _use_granularity_s(queue: QueueRow) -> float:
+    idle = queue.settings.auto_delete_on_idle
+    return _USE_GRANULARITY_S if idle is None else min(_USE_GRANULARITY_S, idle / 10)

@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: MIT
+"""The broker as a program uses it."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from redrive.broker import Broker, Complete, Message, QueueSettings, Send, State, Upkeep
+from redrive.broker.broker import as_message
+from redrive.clock import utc
+from redrive.engines.sqlite import SqliteEngine
+from redrive.errors import (
+    EngineUnavailable,
+    InvalidMessage,
+    InvalidSetting,
+    MessageNotFound,
+    QueueConflict,
+    QueueNotFound,
+)
+from redrive.testing import ManualClock
+
+DEAD = "orders/$dead"
+
+
+async def bury(broker, *bodies, queue="orders"):
+    for body in bodies:
+        await broker.send(queue, Message(body, id=body.decode(), headers={"kept": True}))
+    for delivery in await broker.receive(queue, max_messages=1_000):
+        await delivery.dead_letter("broken")
+
+
+# --- queues
+
+
+async def test_declaring_again_with_the_same_settings_is_fine(broker):
+    await broker.declare("orders", lock_duration=60)
+    await broker.declare("orders", lock_duration=timedelta(minutes=1))
+    await broker.declare("orders")
+
+
+async def test_declaring_again_with_other_settings_names_the_differences(broker):
+    with pytest.raises(QueueConflict) as caught:
+        await broker.declare("orders", lock_duration=30, max_delivery_count=10, requires_session=True)
+    assert caught.value.differences == {"lock_duration": (60.0, 30.0), "requires_session": (False, True)}
+    assert (await broker.inspect("orders")).settings.lock_duration == 60
+
+
+@pytest.mark.parametrize("name", ["", "a b", "orders/$dead", None])
+async def test_a_wrong_name_is_refused(broker, name):
+    with pytest.raises(InvalidSetting, match="queue="):
+        await broker.declare(name)
+
+
+async def test_an_unknown_setting_is_refused(broker):
+    with pytest.raises(TypeError):
+        await broker.declare("new", lock_time=5)
+    with pytest.raises(QueueNotFound):
+        await broker.inspect("new")
+
+
+async def test_updating_changes_what_is_stated_only(broker):
+    await broker.update("orders", max_delivery_count=3, default_ttl=timedelta(hours=1))
+    assert (await broker.inspect("orders")).settings == QueueSettings(
+        lock_duration=60, max_delivery_count=3, default_ttl=3_600
+    )
+
+
+async def test_a_wrong_update_changes_nothing(broker):
+    with pytest.raises(InvalidSetting, match="max_delivery_count"):
+        await broker.update("orders", lock_duration=5, max_delivery_count=0)
+    assert (await broker.inspect("orders")).settings.lock_duration == 60
+
+
+async def test_queues_are_listed_and_deleted(broker):
+    await broker.declare("billing")
+    assert [info.name for info in await broker.queues()] == ["billing", "orders"]
+    await broker.delete("billing")
+    assert [info.name for info in await broker.queues()] == ["orders"]
+
+
+# --- sending
+
+
+@pytest.mark.parametrize(
+    ("payload", "body", "content_type"),
+    [(b"\xff", b"\xff", None), ("ü", b"\xc3\xbc", "text/plain; charset=utf-8"), (Message(b"m"), b"m", None)],
+)
+async def test_a_message_its_body_or_a_text_can_be_sent(broker, payload, body, content_type):
+    number = await broker.send("orders", payload)
+    (seen,) = await broker.peek("orders")
+    assert (seen.sequence, seen.body, seen.message.content_type) == (number, body, content_type)
+    assert len(seen.id) == 32
+
+
+@pytest.mark.parametrize("payload", [None, 7, {"a": 1}])
+async def test_anything_else_is_refused(broker, payload):
+    with pytest.raises(InvalidMessage):
+        await broker.send("orders", payload)
+
+
+async def test_messages_without_an_id_are_given_one(engine, clock):
+    names = iter("ab")
+    broker = Broker(engine, clock=clock, new_id=lambda: next(names))
+    await broker.declare("orders")
+    await broker.send_many("orders", [b"1", Message(b"2", id="mine"), b"3"])
+    assert [seen.id for seen in await broker.peek("orders")] == ["a", "mine", "b"]
+
+
+async def test_many_are_sent_all_or_none(broker):
+    with pytest.raises(InvalidMessage):
+        await broker.send_many("orders", [b"1", None])
+    assert await broker.peek("orders") == []
+    assert await broker.send_many("orders", []) == []
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        30,
+        timedelta(seconds=30),
+        datetime(2026, 1, 4, 0, 0, 30, tzinfo=UTC),
+        datetime(2026, 1, 4, 2, 0, 30, tzinfo=timezone(timedelta(hours=2))),
+    ],
+)
+async def test_a_message_is_scheduled_by_delay_or_instant(broker, clock, at):
+    number = await broker.schedule("orders", b"later", at)
+    (seen,) = await broker.peek("orders", states=[State.SCHEDULED])
+    assert (seen.sequence, seen.due_at) == (number, utc(clock.time() + 30))
+
+
+NAIVE = datetime(2026, 1, 4)  # noqa: DTZ001 - what is refused
+
+
+@pytest.mark.parametrize("at", [NAIVE, -1, "tomorrow", None])
+async def test_a_wrong_time_is_refused(broker, at):
+    with pytest.raises(InvalidSetting, match="at"):
+        await broker.schedule("orders", b"later", at)
+
+
+async def test_a_wrong_time_is_refused_in_apply_too(broker):
+    with pytest.raises(InvalidSetting, match="time zone"):
+        await broker.apply(Send("orders", Message(b"later"), NAIVE))
+    await broker.send("orders", b"one")
+    (delivery,) = await broker.receive("orders")
+    with pytest.raises(InvalidSetting, match="time zone"):
+        await delivery.complete(Send("orders", Message(b"later"), NAIVE))
+
+
+async def test_the_last_instant_there_is_can_be_scheduled_for(broker):
+    await broker.schedule("orders", Message(b"never", ttl=86_400), datetime.max.replace(tzinfo=UTC))
+    (seen,) = await broker.peek("orders")
+    assert seen.due_at.year == 9_999
+
+
+async def test_cancelling_removes_a_scheduled_message_once(broker):
+    number = await broker.schedule("orders", b"later", 30)
+    await broker.cancel("orders", number)
+    with pytest.raises(MessageNotFound):
+        await broker.cancel("orders", number)
+    assert await broker.peek("orders") == []
+
+
+async def test_the_users_own_statements_join_the_transaction(tmp_path, clock):
+    async with Broker(SqliteEngine(tmp_path / "x.db", clock=clock), clock=clock) as broker:
+        await broker.declare("orders")
+        await broker.apply(inside=lambda db: db.execute("CREATE TABLE mine (n)"))
+        await broker.apply(Send("orders", Message(b"1")), inside=lambda db: db.execute("INSERT INTO mine VALUES (1)"))
+        with pytest.raises(QueueNotFound):
+            await broker.apply(
+                Send("nowhere", Message(b"2")), inside=lambda db: db.execute("INSERT INTO mine VALUES (2)")
+            )
+        rows = []
+        await broker.apply(inside=lambda db: rows.extend(db.execute("SELECT n FROM mine")))
+        assert (rows, len(await broker.peek("orders"))) == ([(1,)], 1)
+
+
+async def test_an_error_in_the_users_own_part_is_his_and_undoes_his_part_only(broker):
+    def fail(db):
+        db.execute("CREATE TABLE mine (n)")
+        raise ZeroDivisionError
+
+    results = await asyncio.gather(
+        broker.send("orders", b"mine"),
+        broker.apply(Send("orders", Message(b"never")), inside=fail),
+        broker.apply(Send("orders", Message(b"never")), inside=lambda db: db.execute("nonsense")),
+        broker.send("orders", b"yours"),
+        return_exceptions=True,
+    )
+    assert isinstance(results[1], ZeroDivisionError)
+    assert "nonsense" in str(results[2])
+    assert [seen.body for seen in await broker.peek("orders")] == [b"mine", b"yours"]
+
+
+async def test_an_effect_that_is_none_fails_alone(broker):
+    results = await asyncio.gather(
+        broker.send("orders", b"1"), broker.apply("nonsense"), broker.send("orders", b"2"), return_exceptions=True
+    )
+    assert [isinstance(result, Exception) for result in results] == [False, True, False]
+    assert len(await broker.peek("orders")) == 2
+
+
+# --- receiving
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 10_001, 1.5, "1", True, None])
+async def test_a_wrong_number_of_messages_is_refused(broker, wrong):
+    for call in (broker.receive("orders", max_messages=wrong), broker.peek("orders", max_messages=wrong)):
+        with pytest.raises(InvalidSetting, match="max_messages"):
+            await call
+
+
+@pytest.mark.parametrize("wait", [-1, "1", None, float("nan")])
+async def test_a_wrong_wait_is_refused(broker, wait):
+    with pytest.raises(InvalidSetting, match="wait"):
+        await broker.receive("orders", wait=wait)
+
+
+async def test_without_a_wait_an_empty_queue_answers_at_once(broker, clock):
+    assert await broker.receive("orders") == []
+    assert clock.slept == []
+
+
+async def test_messages_come_one_after_another_until_none_is_ready(broker):
+    await broker.send_many("orders", [b"%d" % number for number in range(5)])
+    seen = []
+    async for delivery in broker.messages("orders", max_messages=2):
+        seen.append(delivery.body)
+        await delivery.complete()
+    assert seen == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_deferred_messages_are_received_by_number(broker):
+    await broker.send("orders", b"one")
+    (delivery,) = await broker.receive("orders")
+    await delivery.defer()
+    (again,) = await broker.receive_deferred("orders", [delivery.sequence])
+    await again.complete()
+    with pytest.raises(MessageNotFound):
+        await broker.receive_deferred("orders", [delivery.sequence])
+
+
+# --- in bulk
+
+
+async def test_purging_removes_what_can_be_received_and_says_how_far_it_is(broker):
+    await broker.send_many("orders", [b"%d" % number for number in range(250)])
+    (held,) = await broker.receive("orders")
+    steps = []
+    assert await broker.purge("orders", on_progress=steps.append) == 249
+    assert (steps[-1], sorted(steps)) == (249, steps)
+    assert [seen.sequence for seen in await broker.peek("orders")] == [held.sequence]
+    assert await broker.purge("orders") == 0
+
+
+async def test_resubmitting_sends_dead_letters_again(broker):
+    await bury(broker, b"1", b"2", b"3")
+    steps = []
+    assert await broker.resubmit("orders", on_progress=steps.append) == 3
+    assert steps == [3]
+    again = await broker.receive("orders", max_messages=10)
+    assert [(one.id, one.delivery_count, one.headers) for one in again] == [
+        (name, 1, {"kept": True}) for name in ("1", "2", "3")
+    ]
+    assert await broker.peek(DEAD) == []
+
+
+async def test_resubmitting_some_leaves_the_rest_free(broker):
+    await bury(broker, b"1", b"2", b"3")
+    assert await broker.resubmit("orders", max_messages=2) == 2
+    assert [one.body for one in await broker.receive(DEAD, max_messages=10)] == [b"3"]
+
+
+async def test_resubmitting_nothing_is_nothing(broker):
+    assert await broker.resubmit("orders") == 0
+
+
+async def test_a_message_that_dies_again_meanwhile_is_not_resubmitted_again(broker):
+    await broker.update("orders", max_delivery_count=1)
+    await bury(broker, *(b"%d" % number for number in range(150)))
+    lost = []
+
+    def fail_again(_):
+        lost.append(asyncio.ensure_future(bury_what_is_ready()))
+
+    async def bury_what_is_ready():
+        for delivery in await broker.receive("orders", max_messages=1_000):
+            await delivery.abandon()
+
+    first = await broker.resubmit("orders", on_progress=fail_again)
+    await asyncio.gather(*lost)
+    await bury_what_is_ready()
+    assert first == 150
+    assert len(await broker.receive(DEAD, max_messages=1_000)) == 150, (
+        "and they are free, not locked by the resubmitting"
+    )
+
+
+async def test_resubmitting_loses_nothing_to_duplicate_detection(broker):
+    await broker.declare("once", duplicate_detection=3_600)
+    await bury(broker, b"1", queue="once")
+    await broker.resubmit("once")
+    ready, dead = await broker.peek("once"), await broker.peek("once/$dead")
+    assert [one.id for one in [*ready, *dead]] == ["1"]
+
+
+# --- opening, upkeep and closing
+
+
+class Failing:
+    """An engine whose upkeep fails the first time and has much to do the second and third."""
+
+    def __init__(self):
+        self.rounds = iter([EngineUnavailable("no disk"), Upkeep(is_finished=False), Upkeep(is_finished=False)])
+        self.calls = 0
+
+    async def open(self):
+        pass
+
+    async def close(self):
+        pass
+
+    async def upkeep(self):
+        self.calls += 1
+        result = next(self.rounds, Upkeep())
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+async def turns():
+    for _ in range(20):
+        await ManualClock(auto_advance=True).sleep_async(0.0)
+
+
+async def test_upkeep_goes_on_after_a_failure_and_until_it_is_finished(caplog):
+    engine, clock = Failing(), ManualClock()
+    async with Broker(engine, clock=clock, upkeep_every=5):
+        with caplog.at_level(logging.WARNING):
+            await turns()
+        assert (engine.calls, "no disk" in caplog.text) == (1, True)
+        clock.advance(5)
+        await turns()
+        assert engine.calls == 4, "at once, while there is more to do"
+        clock.advance(4.9)
+        await turns()
+        assert engine.calls == 4
+        clock.advance(0.1)
+        await turns()
+        assert engine.calls == 5
+
+
+async def test_upkeep_happens_by_itself(clock):
+    async with Broker(SqliteEngine(":memory:", clock=clock), clock=clock) as broker:
+        await broker.declare("orders", default_ttl=10)
+        await broker.send("orders", b"short-lived")
+        await turns()
+        clock.advance(10)
+        await turns()
+        assert (await broker.inspect("orders")).ready == 0
+
+
+async def test_a_broker_can_be_opened_again(tmp_path, clock):
+    broker = Broker(SqliteEngine(tmp_path / "x.db", clock=clock), clock=clock)
+    async with broker:
+        await broker.declare("orders")
+        await broker.send("orders", b"kept")
+    async with broker:
+        assert [seen.body for seen in await broker.peek("orders")] == [b"kept"]
+    await broker.close()
+
+
+async def test_settling_and_sending_is_one_step(broker):
+    await broker.send("orders", b"one")
+    (delivery,) = await broker.receive("orders")
+    none, number = await broker.apply(Complete(delivery.lock), Send("orders", Message(b"two")))
+    assert none is None
+    assert [(seen.body, seen.sequence) for seen in await broker.peek("orders")] == [(b"two", number)]
+
+
+def test_a_message_stays_as_it_is():
+    message = Message(b"x", id="1")
+    assert as_message(message) is message

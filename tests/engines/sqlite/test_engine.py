@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""What is SQLite's own: how durable it is, what it leaves on the disk, and reading beside the writer."""
+
+import asyncio
+import sqlite3
+
+import pytest
+
+from redrive.broker import Capabilities, Complete, Message, QueueSettings, Send
+from redrive.engines.sqlite import SqliteEngine
+from redrive.errors import InvalidSetting, UsageError
+from redrive.testing import ManualClock
+
+
+@pytest.fixture
+async def engine(tmp_path):
+    engine = SqliteEngine(tmp_path / "queues.db", clock=ManualClock())
+    await engine.open()
+    await engine.declare("orders", QueueSettings())
+    yield engine
+    await engine.close()
+
+
+def pragma(engine, name):
+    return [part.execute(f"PRAGMA {name}").fetchone()[0] for part in (engine._store.connection, engine._reader)]
+
+
+@pytest.mark.parametrize(("asked", "stored"), [("full", 2), ("normal", 1)])
+async def test_it_is_as_durable_as_was_asked_for(tmp_path, asked, stored):
+    engine = SqliteEngine(tmp_path / "queues.db", synchronous=asked)
+    await engine.open()
+    assert (pragma(engine, "synchronous")[0], pragma(engine, "journal_mode")) == (stored, ["wal", "wal"])
+    await engine.close()
+
+
+@pytest.mark.parametrize("wrong", ["off", "FULL", "", None, 1])
+def test_another_durability_is_refused(wrong):
+    with pytest.raises(InvalidSetting, match="synchronous"):
+        SqliteEngine(":memory:", synchronous=wrong)
+
+
+def test_a_sqlite_that_is_too_old_is_named(monkeypatch):
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(UsageError, match=r"3\.35"):
+        SqliteEngine(":memory:")
+
+
+def test_it_can_do_everything():
+    assert SqliteEngine(":memory:").capabilities == Capabilities()
+
+
+async def test_a_closed_file_is_one_file(tmp_path):
+    engine = SqliteEngine(tmp_path / "queues.db")
+    await engine.open()
+    await engine.declare("orders", QueueSettings())
+    await engine.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["queues.db"]
+
+
+async def test_bodies_go_with_their_messages(engine):
+    await engine.apply([Send("orders", Message(b"x", id=f"{number}", ttl=10)) for number in range(20)])
+    held = await engine.lock_next("orders", 5)
+    await engine.apply([Complete(one.lock) for one in held])
+    await engine.lock_next("orders", 5, delete=True)
+    engine._clock.advance(100)
+    await engine.upkeep()
+    await engine.apply([Send("orders", Message(b"x", id="last"))])
+    await engine.delete("orders")
+    for table in ("messages", "bodies", "sessions", "seen_ids"):
+        assert engine._reader.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table  # noqa: S608
+
+
+async def test_looking_while_others_work_never_shows_a_message_twice_or_not_at_all(engine):
+    await engine.apply([Send("orders", Message(b"x", id=f"{number}")) for number in range(20)])
+    done = False
+
+    async def work():
+        while not done:
+            held = await engine.lock_next("orders", 20)
+            await asyncio.gather(*(engine.apply([Send("orders", one.message), Complete(one.lock)]) for one in held))
+
+    working = asyncio.create_task(work())
+    for _ in range(150):
+        seen = [each.id for each in await engine.peek("orders", 1_000)]
+        assert sorted(seen, key=int) == [f"{number}" for number in range(20)]
+        (info,) = await engine.inspect("orders")
+        assert info.ready + info.locked == 20
+    done = True
+    await working
+
+
+async def test_a_receive_costs_the_same_with_many_out_of_sight(engine):
+    """Reads by index: neither what is scheduled nor what is locked is walked through."""
+    plan = engine._reader.execute(
+        "EXPLAIN QUERY PLAN SELECT * FROM messages m WHERE m.queue = 1 AND m.state = 0 ORDER BY m.sequence LIMIT 1"
+    ).fetchall()
+    assert ["messages_place" in row[3] and "TEMP" not in row[3] for row in plan] == [True]
+
+
+async def test_many_callers_share_few_transactions(engine):
+    commits = []
+    engine._store.connection.set_trace_callback(lambda text: commits.append(text) if text == "COMMIT" else None)
+    await asyncio.gather(*(engine.apply([Send("orders", Message(b"x", id=f"{n}"))]) for n in range(200)))
+    assert len(commits) <= 3
+
+
+async def test_a_send_is_on_the_disk_when_it_is_acknowledged(engine, tmp_path):
+    await engine.apply([Send("orders", Message(b"x", id="1"))])
+    other = sqlite3.connect(tmp_path / "queues.db")
+    assert other.execute("SELECT id FROM messages").fetchall() == [("1",)]
+    other.close()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Whoever waits is woken, nobody looks while nobody waits, and one failed look is not the last."""
+
+import asyncio
+
+import pytest
+
+from redrive.engines.sqlite.hints import Hints
+from redrive.errors import EngineUnavailable
+from redrive.testing import ManualClock
+
+
+class World:
+    """What a look finds."""
+
+    def __init__(self):
+        self.clock = ManualClock()
+        self.looks = 0
+        self.finds = []
+        self.next_due = None
+        self.hints = Hints(self.clock, self.look)
+
+    async def look(self):
+        self.looks += 1
+        found = self.finds.pop(0) if self.finds else False
+        if isinstance(found, Exception):
+            raise found
+        return found, self.next_due
+
+    async def turns(self):
+        for _ in range(10):
+            await ManualClock(auto_advance=True).sleep_async(0.0)
+
+    async def pass_time(self, seconds, step=0.1):
+        for _ in range(round(seconds / step)):
+            self.clock.advance(step)
+            await self.turns()
+
+    async def waiting(self, queue="orders", seconds=3_600.0):
+        task = asyncio.create_task(self.hints.wait(queue, seconds))
+        await self.turns()
+        return task
+
+
+@pytest.fixture
+async def world():
+    world = World()
+    yield world
+    await world.hints.close()
+
+
+async def test_a_hint_wakes_those_who_wait_for_that_queue(world):
+    mine, his = await world.waiting(), await world.waiting("billing")
+    world.hints.wake(["orders", "nobody's"])
+    await world.turns()
+    assert (mine.done(), his.done()) == (True, False)
+
+
+async def test_waiting_ends_with_its_time(world):
+    waiting = await world.waiting(seconds=2.0)
+    await world.pass_time(1.9)
+    assert not waiting.done()
+    await world.pass_time(0.2)
+    assert waiting.done()
+
+
+async def test_a_change_by_another_process_wakes_everybody_soon(world):
+    waiting = [await world.waiting(), await world.waiting("billing")]
+    world.finds = [True]
+    await world.pass_time(0.2)
+    assert all(each.done() for each in waiting)
+
+
+async def test_what_comes_due_wakes_on_time(world):
+    world.next_due = world.clock.time() + 0.05
+    waiting = await world.waiting()
+    await world.pass_time(0.04, step=0.01)
+    assert not waiting.done()
+    await world.pass_time(0.02, step=0.01)
+    assert waiting.done()
+
+
+async def test_nobody_looks_while_nobody_waits(world):
+    assert (world.looks, world.clock.sleepers) == (0, 0)
+    waiting = await world.waiting()
+    world.hints.wake(["orders"])
+    await waiting
+    await world.turns()
+    looks = world.looks
+    await world.pass_time(5)
+    assert (world.looks, world.clock.sleepers) == (looks, 0)
+
+
+async def test_a_look_that_fails_is_not_the_last(world):
+    world.finds = [EngineUnavailable("for a moment"), EngineUnavailable("and again"), True]
+    waiting = await world.waiting()
+    assert not waiting.done()
+    await world.pass_time(1)
+    assert waiting.done()
+    await waiting
+
+
+async def test_whoever_stops_waiting_is_forgotten(world):
+    waiting = await world.waiting()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await world.turns()
+    assert world.clock.sleepers == 0
+
+
+async def test_closing_wakes_everybody(world):
+    waiting = await world.waiting()
+    await world.hints.close()
+    await world.turns()
+    assert waiting.done()

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""The schema comes about by numbered migrations, whoever is there at the same time."""
+
+import contextlib
+import re
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from redrive.broker import QueueSettings
+from redrive.engines.sqlite import SqliteEngine, schema
+from redrive.errors import SchemaMismatch
+
+OPEN = """
+import asyncio, sys
+from redrive.broker import QueueSettings
+from redrive.engines.sqlite import SqliteEngine
+
+async def main():
+    engine = SqliteEngine(sys.argv[1])
+    await engine.open()
+    await engine.declare(sys.argv[2], QueueSettings())
+    await engine.close()
+
+sys.stdin.readline()
+asyncio.run(main())
+"""
+
+
+def objects(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+def numbers(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return [row[0] for row in connection.execute("SELECT number FROM redrive_migrations ORDER BY number")]
+
+
+async def open_and_close(path):
+    engine = SqliteEngine(path)
+    try:
+        await engine.open()
+    finally:
+        await engine.close()
+
+
+def test_migrations_are_numbered_from_one_without_a_gap():
+    found = [int(re.match(r"(\d{4})_[a-z_]+$", name).group(1)) for name, _ in schema.MIGRATIONS]
+    assert found == list(range(1, len(found) + 1))
+
+
+async def test_opening_twice_migrates_once(tmp_path):
+    await open_and_close(tmp_path / "x.db")
+    before = objects(tmp_path / "x.db")
+    await open_and_close(tmp_path / "x.db")
+    assert objects(tmp_path / "x.db") == before
+    assert numbers(tmp_path / "x.db") == list(range(1, len(schema.MIGRATIONS) + 1))
+
+
+async def test_a_fresh_schema_is_the_one_that_was_migrated_step_by_step(tmp_path, monkeypatch):
+    await open_and_close(tmp_path / "fresh.db")
+    everything = schema.MIGRATIONS
+    for count in range(1, len(everything) + 1):
+        monkeypatch.setattr(schema, "MIGRATIONS", everything[:count])
+        with contextlib.closing(sqlite3.connect(tmp_path / "steps.db", isolation_level=None)) as connection:
+            schema.migrate(connection)
+    assert objects(tmp_path / "steps.db") == objects(tmp_path / "fresh.db")
+
+
+async def test_a_schema_from_the_future_is_refused_and_left_alone(tmp_path):
+    await open_and_close(tmp_path / "x.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("INSERT INTO redrive_migrations VALUES (999, '0999_the_future')")
+        connection.commit()
+    before = objects(tmp_path / "x.db")
+    with pytest.raises(SchemaMismatch, match="newer Redrive") as caught:
+        await open_and_close(tmp_path / "x.db")
+    assert (caught.value.found, caught.value.known) == (999, len(schema.MIGRATIONS))
+    assert objects(tmp_path / "x.db") == before
+
+
+async def test_a_migration_that_fails_is_undone_as_a_whole(tmp_path, monkeypatch):
+    await open_and_close(tmp_path / "x.db")
+    before = objects(tmp_path / "x.db")
+    broken = ("0002_broken", "CREATE TABLE more (a);\nCREATE TABLE more (b);\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, broken))
+        with contextlib.closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as connection:
+            with pytest.raises(sqlite3.OperationalError):
+                schema.migrate(connection)
+            assert not connection.in_transaction
+    assert objects(tmp_path / "x.db") == before
+    await open_and_close(tmp_path / "x.db")
+
+
+def open_in_processes(path):
+    """Open a file in four processes at the same moment; return how they ended and what they said."""
+    starting = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN, str(path), f"queue-{number}"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for number in range(4)
+    ]
+    for process in starting:
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    return [(process.communicate(timeout=50)[1].decode(), process.returncode) for process in starting]
+
+
+async def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path):
+    path = tmp_path / "x.db"
+    assert open_in_processes(path) == [("", 0)] * 4
+    engine = SqliteEngine(path)
+    await engine.open()
+    assert [info.name for info in await engine.inspect()] == [f"queue-{number}" for number in range(4)]
+    await engine.close()
+
+
+async def test_redrives_tables_live_beside_the_users(tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "app.db")) as connection:
+        connection.execute("CREATE TABLE users (name)")
+        connection.commit()
+    engine = SqliteEngine(tmp_path / "app.db")
+    await engine.open()
+    await engine.declare("orders", QueueSettings())
+    await engine.close()
+    assert "users" in [name for _, name, _ in objects(tmp_path / "app.db")]
