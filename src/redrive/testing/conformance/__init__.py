@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+"""What every engine promises, as tests to be run against yours. Needs pytest and pytest-asyncio.
+
+Derive a class and say how your engine is made::
+
+    from redrive.testing.conformance import EngineConformance
+
+
+    class TestMyEngine(EngineConformance):
+        @pytest.fixture
+        def make_engine(self, tmp_path):
+            return lambda clock: MyEngine(tmp_path / "queues", clock=clock)
+
+Behaviours an engine cannot have are skipped with a reason, by what its ``capabilities`` say. No behaviour sleeps: time
+is a ``ManualClock`` that is moved. If your store goes by a clock of its own, override the fixture ``clock`` with one
+that moves it.
+"""
+
+import pytest
+
+_PARTS = ("company", "messages", "queues", "receiving", "sessions", "settling", "timing", "transactions", "verbs")
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
+
+from redrive.testing.conformance.company import CompanyBehaviours  # noqa: E402 - asserts are rewritten first
+from redrive.testing.conformance.messages import MessageBehaviours  # noqa: E402 - same
+from redrive.testing.conformance.queues import QueueBehaviours  # noqa: E402 - same
+from redrive.testing.conformance.receiving import ReceivingBehaviours  # noqa: E402 - same
+from redrive.testing.conformance.sessions import SessionBehaviours  # noqa: E402 - same
+from redrive.testing.conformance.settling import SettlingBehaviours  # noqa: E402 - same
+from redrive.testing.conformance.timing import TimingBehaviours  # noqa: E402 - same
+from redrive.testing.conformance.transactions import TransactionBehaviours  # noqa: E402 - same
+
+__all__ = ["EngineConformance"]
+
+
+@pytest.mark.asyncio
+class EngineConformance(
+    QueueBehaviours,
+    MessageBehaviours,
+    ReceivingBehaviours,
+    SettlingBehaviours,
+    TimingBehaviours,
+    TransactionBehaviours,
+    SessionBehaviours,
+    CompanyBehaviours,
+):
+    """Everything an engine promises. A subclass overrides the fixture ``make_engine``."""

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: MIT
+"""Random lives of messages: an engine and the model do the same steps and must agree on every outcome.
+
+The machine thinks of the sequences: sends, locks, settlements with good and old locks, time, upkeep, changes of
+settings, and crashes, after which the files as they are on the disk are opened as by a new process.
+"""
+
+import asyncio
+import os
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from redrive.broker import (
+    Abandon,
+    Cancel,
+    Complete,
+    DeadLetter,
+    Defer,
+    Message,
+    QueueSettings,
+    Send,
+    State,
+    dead_letter_queue,
+)
+from redrive.broker.lifecycle import LOCKED_STATES, MAX_DELIVERY_COUNT_EXCEEDED, Event
+from redrive.clock import utc
+from redrive.engines.sqlite import SqliteEngine
+from redrive.errors import LockLost, MessageNotFound
+from redrive.testing import ManualClock
+from tests.conformance.model import Model
+
+PLAIN, STRICT = "plain", "strict"
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - where there is one, a disk costs no time
+QUEUES = {
+    PLAIN: QueueSettings(lock_duration=10, max_delivery_count=3),
+    STRICT: QueueSettings(lock_duration=4, max_delivery_count=2, default_ttl=12, dead_letter_on_expiration=True),
+}
+DEAD_SETTINGS = QueueSettings(lock_duration=10, max_delivery_count=2_000)
+NAMES = [*QUEUES, *(dead_letter_queue(name) for name in QUEUES)]
+
+queues = st.sampled_from(list(QUEUES))
+all_queues = queues | st.sampled_from(NAMES)
+delays = st.sampled_from([0, 0, 0, 1, 5, 30])
+ttls = st.sampled_from([None, None, 2, 8, 40])
+
+
+class Lives(RuleBasedStateMachine):
+    """The steps. Every lock ever given out is kept and tried again, good or not."""
+
+    def __init__(self):
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.folder = TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
+        self.clock = ManualClock()
+        self.model = Model({**QUEUES, **{name: DEAD_SETTINGS for name in NAMES if name not in QUEUES}})
+        for name, of_queue in QUEUES.items():  # a dead-letter queue's locks last as long as its queue's
+            dead = replace(DEAD_SETTINGS, lock_duration=of_queue.lock_duration)
+            self.model.queues[dead_letter_queue(name)] = dead
+        self.file = Path(self.folder.name) / "0.db"
+        self.engine = self.opened()
+        self.locks = []
+        self.numbers = [0]
+        self.sent = 0
+        self.ended = set()
+
+    def run(self, call):
+        return self.loop.run_until_complete(call)
+
+    def opened(self):
+        engine = SqliteEngine(self.file, synchronous="normal", clock=self.clock)
+        self.run(engine.open())
+        return engine
+
+    @property
+    def now(self):
+        return self.clock.time()
+
+    def apply(self, *effects):
+        return self.run(self.engine.apply(effects))
+
+    @initialize(data=st.data())
+    def begin(self, data):
+        for name, wanted in QUEUES.items():
+            assert self.run(self.engine.declare(name, wanted))
+        for _ in range(3):
+            self.send(data)
+
+    # --- sending
+
+    def send(self, data):
+        self.model.catch_up(self.now)
+        queue, ttl, delay = data.draw(queues), data.draw(ttls), data.draw(delays)
+        body = b"%d" % self.sent
+        self.sent += 1
+        (number,) = self.apply(Send(queue, Message(body, id=body.decode(), ttl=ttl), utc(self.now + delay)))
+        assert number > max(self.numbers)
+        self.numbers.append(number)
+        self.model.send(number, queue, body, ttl=ttl, at=self.now + delay, now=self.now)
+
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def send_some(self, data, count):
+        for _ in range(count):
+            self.send(data)
+
+    # --- receiving
+
+    @rule(queue=all_queues, limit=st.integers(1, 4), after=st.sampled_from([0, 0, 0, 1, 3, 11]))
+    def lock(self, queue, limit, after):
+        self.clock.advance(after)
+        self.catch_up_with(queue)
+        expected = self.model.next_ready(queue, limit)
+        found = self.run(self.engine.lock_next(queue, limit))
+        assert [one.sequence for one in found] == [entry.sequence for entry in expected]
+        for one, entry in zip(found, expected, strict=True):
+            self.model.lock(entry, one.lock.token, self.now)
+            self.agree_on(one, entry)
+            self.locks.append(one.lock)
+
+    def take(self, data):
+        queue, limit = data.draw(all_queues), data.draw(st.integers(1, 3))
+        self.catch_up_with(queue)
+        expected = self.model.next_ready(queue, limit)
+        found = self.run(self.engine.lock_next(queue, limit, delete=True))
+        assert [(one.sequence, one.body) for one in found] == [(entry.sequence, entry.body) for entry in expected]
+        for entry in expected:
+            self.model.happen(entry, Event.TAKE)
+            self.ended.add(entry.sequence)
+
+    @precondition(lambda self: self.has(State.DEFERRED, State.DEFERRED_LOCKED))
+    @rule(data=st.data())
+    def lock_deferred(self, data):
+        aside = [
+            entry for entry in self.model.entries.values() if entry.state in (State.DEFERRED, State.DEFERRED_LOCKED)
+        ]
+        queue = data.draw(st.sampled_from([entry.queue for entry in aside]), label="queue")
+        wanted = data.draw(st.lists(st.sampled_from([entry.sequence for entry in aside]), min_size=1, max_size=2))
+        self.catch_up_with(queue)
+        entries = [self.model.entries.get(number) for number in wanted]
+        usable = [entry for entry in entries if entry is not None and self.is_aside(entry, queue)]
+        spent = [entry for entry in usable if self.model.is_spent(entry)]
+        if len(usable) == len(wanted) == len(set(wanted)) and not spent:
+            found = self.run(self.engine.lock_deferred(queue, wanted))
+            for one, entry in zip(found, usable, strict=True):
+                self.model.lock(entry, one.lock.token, self.now)
+                self.agree_on(one, entry)
+                self.locks.append(one.lock)
+            return
+        with pytest.raises(MessageNotFound):
+            self.run(self.engine.lock_deferred(queue, wanted))
+        for entry in {entry.sequence: entry for entry in spent}.values():
+            self.model.happen(entry, Event.EXCEED_DELIVERIES, MAX_DELIVERY_COUNT_EXCEEDED)
+
+    def is_aside(self, entry, queue):
+        return (entry.queue, entry.state) == (queue, State.DEFERRED)
+
+    def has(self, *states):
+        return any(entry.state in states for entry in self.model.entries.values())
+
+    # --- settling
+
+    def settle(self, data, make, do):
+        """Settle with one of the last locks there were; with one that is not good any more it must be refused."""
+        self.model.catch_up(self.now)
+        lock = data.draw(st.sampled_from(self.locks[:-6:-1]), label="lock")
+        entry = self.model.held(lock.sequence, lock.queue, lock.token)
+        if entry is None:
+            with pytest.raises(LockLost):
+                self.apply(make(lock))
+            return
+        assert self.apply(make(lock)) == [None]
+        do(entry)
+
+    @precondition(lambda self: self.has(*LOCKED_STATES))
+    @rule(data=st.data(), delay=delays, is_reset=st.booleans())
+    def abandon(self, data, delay, is_reset):
+        self.settle(
+            data,
+            lambda lock: Abandon(lock, float(delay), reset_count=is_reset and delay > 1),
+            lambda entry: self.model.give_back(entry, delay, self.now, is_reset=is_reset and delay > 1),
+        )
+
+    @precondition(lambda self: self.has(*LOCKED_STATES))
+    @rule(data=st.data())
+    def defer(self, data):
+        self.settle(data, Defer, lambda entry: self.model.happen(entry, Event.DEFER))
+
+    @precondition(lambda self: self.locks)
+    @rule(data=st.data(), what=st.sampled_from(["complete", "dead-letter", "renew"]))
+    def settle_or_renew(self, data, what):
+        if what == "complete":
+            self.settle(data, Complete, self.complete)
+        elif what == "dead-letter":
+            dead = partial(DeadLetter, reason="broken")
+            self.settle(data, dead, lambda entry: self.model.happen(entry, Event.DEAD_LETTER, "broken"))
+        else:
+            self.renew(data)
+
+    def complete(self, entry):
+        self.ended.add(entry.sequence)
+        self.model.happen(entry, Event.COMPLETE)
+
+    def renew(self, data):
+        self.model.catch_up(self.now)
+        lock = data.draw(st.sampled_from(self.locks[:-6:-1]), label="lock")
+        entry = self.model.held(lock.sequence, lock.queue, lock.token)
+        (until,) = self.run(self.engine.renew([lock]))
+        if entry is None:
+            assert until is None
+        else:
+            entry.due = self.now + self.model.queues[entry.queue].lock_duration
+            assert until == utc(entry.due)
+
+    # --- the world
+
+    @rule(data=st.data(), what=st.sampled_from(["time", "upkeep", "compare", "crash", "cancel", "take", "limit"]))
+    def something_rare(self, data, what):
+        steps = {
+            "time": lambda: self.clock.advance(data.draw(st.sampled_from([1, 4, 12, 50]))),
+            "upkeep": lambda: self.run(self.engine.upkeep(data.draw(st.integers(1, 5)))),
+            "compare": self.compare,
+            "crash": self.crash,
+            "cancel": lambda: self.cancel(data),
+            "take": lambda: self.take(data),
+            "limit": lambda: self.change_limit(data),
+        }
+        steps[what]()
+
+    def cancel(self, data):
+        self.model.catch_up(self.now)
+        number, queue = data.draw(st.sampled_from(self.numbers[:-6:-1])), data.draw(queues)
+        entry = self.model.entries.get(number)
+        if entry is not None and entry.queue == queue and entry.state is State.SCHEDULED:
+            assert self.apply(Cancel(queue, number)) == [None]
+            self.model.happen(entry, Event.CANCEL)
+        else:
+            with pytest.raises(MessageNotFound):
+                self.apply(Cancel(queue, number))
+
+    def change_limit(self, data):
+        queue, limit = data.draw(queues), data.draw(st.integers(1, 4))
+        self.model.catch_up(self.now)
+        self.keep_up()  # what ended before the change ended under the old limit, whoever is asked first
+        changed = replace(self.model.queues[queue], max_delivery_count=limit)
+        self.run(self.engine.update(queue, changed))
+        self.model.queues[queue] = changed
+
+    def crash(self):
+        """Go on with the files as they are, as if the process had been killed."""
+        after = Path(self.folder.name) / f"{int(self.file.stem) + 1}.db"
+        for suffix in ("", "-wal"):
+            if (left := Path(f"{self.file}{suffix}")).exists():
+                shutil.copy(left, f"{after}{suffix}")
+        self.run(self.engine.close())
+        self.file = after
+        self.engine = self.opened()
+
+    def compare(self):
+        self.keep_up()
+        self.model.catch_up(self.now)
+        for name in NAMES:
+            shown = self.run(self.engine.peek(name, 1_000))
+            assert [self.seen(one) for one in shown] == self.model.visible(name)
+            assert not self.ended & {one.sequence for one in shown}, "what was done has come back"
+        self.compare_counts()
+
+    def compare_counts(self):
+        for info in self.run(self.engine.inspect()):
+            states = [entry.state for entry in self.model.entries.values() if entry.queue == info.name]
+            assert info.ready == states.count(State.READY)
+            assert info.scheduled == states.count(State.SCHEDULED)
+            assert info.locked == states.count(State.LOCKED) + states.count(State.DEFERRED_LOCKED)
+            assert info.deferred == states.count(State.DEFERRED)
+            assert info.dead == len(self.model.visible(dead_letter_queue(info.name)))
+
+    def catch_up_with(self, queue):
+        """Bring the model to this moment. What has expired may reach a dead-letter queue only with the next upkeep."""
+        self.model.catch_up(self.now)
+        if queue not in QUEUES:
+            self.keep_up()
+
+    def keep_up(self):
+        while not self.run(self.engine.upkeep()).is_finished:
+            pass
+
+    def seen(self, one):
+        dead = one.dead_letter and (one.dead_letter.reason, one.dead_letter.source)
+        expires = one.expires_at and one.expires_at.timestamp()
+        return (one.sequence, one.body, one.state, one.delivery_count, dead, expires)
+
+    def agree_on(self, one, entry):
+        assert self.seen(one) == entry.seen()
+        assert (one.queue, one.locked_until) == (entry.queue, utc(entry.due))
+
+    def teardown(self):
+        try:
+            self.compare()
+        finally:
+            self.run(self.engine.close())
+            self.loop.close()
+            self.folder.cleanup()
+
+
+def run_lives(examples, steps):
+    run_state_machine_as_test(
+        Lives,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        ),
+    )
+
+
+def test_an_engine_and_the_model_agree_on_every_step():
+    run_lives(examples=120, steps=50)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(0)
+def test_an_engine_and_the_model_agree_on_very_many_steps():
+    run_lives(examples=int(os.environ.get("REDRIVE_LIVES", "1500")), steps=100)
