@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""Layer 2's other half: handlers that receive messages, and what becomes of a message when its handler fails.
+
+The broker **redelivers**; the worker locks, handles and settles, and decides when and how often.
+"""
+
+from redrive.worker.context import BlockingContext, Context
+from redrive.worker.events import (
+    DeliveriesTooFew,
+    HandlerFailed,
+    HandlerOverdue,
+    MessageLockLost,
+    MessageMoved,
+    PrefetchTooLarge,
+    WorkerFault,
+    WorkerRecovered,
+    WorkerSlowed,
+)
+from redrive.worker.recoverability import (
+    Classification,
+    Decision,
+    Discard,
+    HandlerFailure,
+    MoveToError,
+    Recoverability,
+    RetryLater,
+    RetryNow,
+    decide,
+)
+from redrive.worker.slowdown import SlowDown
+from redrive.worker.worker import Worker
+
+__all__ = [
+    "BlockingContext",
+    "Classification",
+    "Context",
+    "Decision",
+    "DeliveriesTooFew",
+    "Discard",
+    "HandlerFailed",
+    "HandlerFailure",
+    "HandlerOverdue",
+    "MessageLockLost",
+    "MessageMoved",
+    "MoveToError",
+    "PrefetchTooLarge",
+    "Recoverability",
+    "RetryLater",
+    "RetryNow",
+    "SlowDown",
+    "Worker",
+    "WorkerFault",
+    "WorkerRecovered",
+    "WorkerSlowed",
+    "decide",
+]

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+"""Calling a handler: decode its payload, run it on the event loop or in a thread, within its time, again if need be."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from redrive.clock import Clock
+from redrive.errors import UsageError
+from redrive.retry import Retry, retry
+from redrive.telemetry import Event
+from redrive.worker.context import BlockingContext, Context
+from redrive.worker.events import HandlerOverdue
+from redrive.worker.handler import Handler
+from redrive.worker.lease import Lease
+from redrive.worker.threads import Threads
+
+
+class Caller:
+    """Calls one handler."""
+
+    def __init__(
+        self, handler: Handler, clock: Clock, chance: Callable[[], float], report: Callable[[Event], None]
+    ) -> None:
+        self._handler = handler
+        self._clock = clock
+        self._chance = chance
+        self._report = report
+        self._threads = Threads(handler.concurrency, f"redrive-{handler.queue}")
+        self._is_plain = handler.is_async and handler.timeout is None and handler.retry_in_place is None
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._threads.close()
+
+    async def call(self, lease: Lease, context: Context | BlockingContext) -> None:
+        """Call the handler with a message; what it raises gets out."""
+        handler = self._handler
+        args: list[Any] = [] if handler.decode is None else [handler.decode(lease.received.message)]
+        if handler.takes_context:
+            args.append(context)
+        if self._is_plain:
+            await handler.fn(*args)
+        elif handler.retry_in_place is None:
+            await self._call_once(lease, args)
+        else:
+            await self._in_place(lease).call_async(self._call_again, lease, args, context)
+
+    def _in_place(self, lease: Lease) -> Retry:
+        """Return the retries while the lock is held: of what may pass, while the message is still to be settled."""
+        policy = self._handler.recoverability
+
+        def may_pass(error: Exception) -> bool:
+            is_ours = lease.phase == "handling" and not lease.is_lost
+            return is_ours and (policy is None or policy.kind_of(error) == "retry")
+
+        return retry(
+            on=may_pass,
+            policy=self._handler.retry_in_place,
+            deadline=None,
+            operation=self._handler.name,
+            clock=self._clock,
+            chance=self._chance,
+        )
+
+    async def _call_again(self, lease: Lease, args: list[Any], context: Context | BlockingContext) -> None:
+        context.take_sends()  # those of an attempt that failed are never sent
+        await self._call_once(lease, args)
+
+    async def _call_once(self, lease: Lease, args: list[Any]) -> None:
+        limit = self._handler.timeout
+        if not self._handler.is_async:
+            await self._call_in_thread(lease, args, limit)
+        elif limit is None:
+            await self._handler.fn(*args)
+        else:
+            await self._call_within(args, limit)
+
+    async def _call_within(self, args: list[Any], limit: float) -> None:
+        scope = None
+        try:
+            async with self._clock.timeout(limit) as scope:
+                await self._handler.fn(*args)
+        except TimeoutError as error:
+            if scope is not None and scope.expired():
+                raise self._timed_out(limit) from error
+            raise
+
+    async def _call_in_thread(self, lease: Lease, args: list[Any], limit: float | None) -> None:
+        job = asyncio.ensure_future(self._threads.run(partial(self._run, args)))
+        job.add_done_callback(_seen)  # a stopping worker does not wait for it
+        if limit is None:
+            await asyncio.shield(job)
+            return
+        scope = None
+        try:
+            async with self._clock.timeout(limit) as scope:
+                await asyncio.shield(job)
+        except TimeoutError:
+            if scope is None or not scope.expired():
+                raise
+            self._report(HandlerOverdue(self._handler.queue, lease.id, limit))
+            await asyncio.wait([job])
+            raise self._timed_out(limit) from (None if job.cancelled() else job.exception())
+
+    def _run(self, args: list[Any]) -> None:
+        result = self._handler.fn(*args)
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise UsageError(f"{self._handler.name} returned something to await; declare it with async def")
+
+    def _timed_out(self, limit: float) -> TimeoutError:
+        return TimeoutError(f"{self._handler.name} took longer than its timeout of {limit:g} s")
+
+
+def _seen(job: asyncio.Future[None]) -> None:
+    """Take note of how a call ended, so that asyncio does not complain that nobody did."""
+    if not job.cancelled():
+        job.exception()

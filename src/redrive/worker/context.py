@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: MIT
+"""What a handler may know and do beside its payload."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar
+
+from redrive import duration
+from redrive.broker import Abandon, Broker, Complete, DeadLetter, Defer, Effect, Message, Payload, Send
+from redrive.broker.message import Headers
+from redrive.clock import utc
+from redrive.errors import InvalidSetting, UsageError
+from redrive.worker.lease import Lease
+from redrive.worker.recoverability import DELAYED_RETRIES, counter
+
+T = TypeVar("T")
+
+
+class Host(Protocol):
+    """What a context needs of the worker."""
+
+    is_stopping: bool
+
+    @property
+    def broker(self) -> Broker:
+        """Where the queues are."""
+        ...
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether the handler settles its messages itself."""
+        ...
+
+    async def settle(self, lease: Lease, effects: Sequence[Effect]) -> None:
+        """Settle a message, once."""
+        ...
+
+    async def renew(self, lease: Lease) -> None:
+        """Lengthen a lock."""
+        ...
+
+
+class Facts:
+    """What both kinds of context know: the message, its history, and what is to be sent with its completion."""
+
+    def __init__(self, lease: Lease, host: Host) -> None:
+        self._lease = lease
+        self._host = host
+        self._sends: list[Effect] = []
+
+    @property
+    def message(self) -> Message:
+        """The message."""
+        return self._lease.received.message
+
+    @property
+    def headers(self) -> Headers:
+        """The message's headers."""
+        return self._lease.received.headers
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return self._lease.received.queue
+
+    @property
+    def sequence(self) -> int:
+        """Its sequence number."""
+        return self._lease.received.sequence
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it was sent."""
+        return self._lease.received.enqueued_at
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it has been delivered since it was sent or last postponed, this time included."""
+        return self._lease.received.delivery_count
+
+    @property
+    def delayed_retries(self) -> int:
+        """How often it has been postponed because a handler failed."""
+        return counter(self.headers, DELAYED_RETRIES)
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, counted from 1 over all rounds."""
+        return self._lease.attempt
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the worker is about to stop; a long handler does well to come to an end."""
+        return self._host.is_stopping
+
+    @property
+    def is_lock_lost(self) -> bool:
+        """Whether the lock has ended: somebody else may have the message, and nothing of this will be settled."""
+        return self._lease.is_lost
+
+    @property
+    def broker(self) -> Broker:
+        """The broker, for what is not to be part of the completion."""
+        return self._host.broker
+
+    def send(
+        self,
+        queue: str,
+        message: Payload,
+        *,
+        at: datetime | None = None,
+        delay: duration.Duration | None = None,
+    ) -> None:
+        """Send a message in the transaction that completes this one. If the handler fails, it is never sent.
+
+        Args:
+            queue: where to.
+            message: a message, or its body.
+            at: when it becomes available.
+            delay: how long until then.
+        """
+        if at is not None and delay is not None:
+            raise InvalidSetting("at", at, "cannot be combined with delay; say one of them")
+        if at is not None and at.tzinfo is None:
+            raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
+        if self._lease.phase != "handling":
+            raise UsageError(f"message {self._lease.id} is settled already: send before you settle it")
+        if delay is not None:
+            at = utc(self._host.broker.clock.time() + duration.seconds("delay", delay, zero=True))
+        self._sends.append(Send(queue, _as_message(message), None if at is None else at.astimezone(UTC)))
+
+    def take_sends(self) -> list[Effect]:
+        """Return what is to be sent, and forget it."""
+        sends, self._sends = self._sends, []
+        return sends
+
+    async def _settle(self, effect: Effect, *, with_sends: bool = True) -> None:
+        if not self._host.is_by_hand:
+            raise UsageError(
+                f"the handler of {self.queue!r} is settled by the worker; declare it with auto_complete=False"
+            )
+        sends = self.take_sends()
+        await self._host.settle(self._lease, [effect, *(sends if with_sends else ())])
+
+    def _abandonment(self, delay: duration.Duration, headers: Headers | None) -> Effect:
+        return Abandon(self._lease.lock, duration.seconds("delay", delay, zero=True), headers)
+
+
+class Context(Facts):
+    """The context of an async handler: its second parameter.
+
+    A handler declared with ``auto_complete=False`` settles its message itself, once. What it has sent by then goes
+    with it, except into an abandonment, after which the message comes again.
+    """
+
+    async def renew(self) -> None:
+        """Make the message yours for another lock duration.
+
+        Raises:
+            LockLost: it is not yours any more.
+        """
+        await self._host.renew(self._lease)
+
+    async def complete(self) -> None:
+        """Remove it: it is done."""
+        await self._settle(Complete(self._lease.lock))
+
+    async def abandon(self, delay: duration.Duration = 0.0, *, headers: Headers | None = None) -> None:
+        """Give it back, to be delivered again at once or after a delay; what was to be sent is not."""
+        await self._settle(self._abandonment(delay, headers), with_sends=False)
+
+    async def defer(self, *, headers: Headers | None = None) -> None:
+        """Set it aside: it is only received again by its sequence number."""
+        await self._settle(Defer(self._lease.lock, headers))
+
+    async def dead_letter(self, reason: str, description: str = "", *, headers: Headers | None = None) -> None:
+        """Move it to the dead-letter queue."""
+        await self._settle(DeadLetter(self._lease.lock, reason, description, headers))
+
+
+class BlockingContext(Facts):
+    """The context of a blocking handler: its second parameter. The same as ``Context``, without ``await``."""
+
+    def __init__(self, lease: Lease, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(lease, host)
+        self._loop = loop
+
+    def renew(self) -> None:
+        """Make the message yours for another lock duration.
+
+        Raises:
+            LockLost: it is not yours any more.
+        """
+        self._wait(self._host.renew(self._lease))
+
+    def complete(self) -> None:
+        """Remove it: it is done."""
+        self._wait(self._settle(Complete(self._lease.lock)))
+
+    def abandon(self, delay: duration.Duration = 0.0, *, headers: Headers | None = None) -> None:
+        """Give it back, to be delivered again at once or after a delay; what was to be sent is not."""
+        self._wait(self._settle(self._abandonment(delay, headers), with_sends=False))
+
+    def defer(self, *, headers: Headers | None = None) -> None:
+        """Set it aside: it is only received again by its sequence number."""
+        self._wait(self._settle(Defer(self._lease.lock, headers)))
+
+    def dead_letter(self, reason: str, description: str = "", *, headers: Headers | None = None) -> None:
+        """Move it to the dead-letter queue."""
+        self._wait(self._settle(DeadLetter(self._lease.lock, reason, description, headers)))
+
+    def _wait(self, doing: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
+
+
+def _as_message(payload: Payload) -> Message:
+    """Return a message for what is to be sent; the broker names it, and a text becomes UTF-8."""
+    if isinstance(payload, Message):
+        return payload
+    if isinstance(payload, str):
+        return Message(payload.encode(), content_type="text/plain; charset=utf-8")
+    return Message(payload)

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: MIT
+"""The events that a worker reports, each a value like those in ``redrive.telemetry``."""
+
+import logging
+from dataclasses import dataclass
+
+from redrive.telemetry import Event
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFailed(Event):
+    """A handler failed. One for each failed delivery.
+
+    Attributes:
+        queue: where the message is.
+        message_id: its id.
+        attempt: which attempt it was, counted from 1 over all rounds.
+        exception_type: what was raised.
+        exception_message: what it said.
+        outcome: what became of the message: ``retry_now``, ``retry_later``, ``moved``, ``discarded``, or ``settled``
+            if the handler had settled it by hand before.
+        delay: seconds until it is delivered again; None if it is not.
+    """
+
+    name = "redrive.worker.handler_failed"
+    level = logging.WARNING
+
+    queue: str
+    message_id: str
+    attempt: int
+    exception_type: str
+    exception_message: str
+    outcome: str
+    delay: float | None
+
+    def __str__(self) -> str:
+        then = self.outcome if not self.delay else f"{self.outcome} in {self.delay:.3g} s"
+        failure = f"{self.exception_type}: {self.exception_message}"
+        return f"{self.queue}: attempt {self.attempt} at message {self.message_id} failed with {failure}; {then}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageMoved(Event):
+    """A message was moved to an error queue or a dead-letter queue; a person should look at it.
+
+    Attributes:
+        queue: where it failed.
+        message_id: its id.
+        to: where it is now.
+        reason: why, in a word.
+        description: why, in a sentence.
+    """
+
+    name = "redrive.worker.message_moved"
+    level = logging.ERROR
+
+    queue: str
+    message_id: str
+    to: str
+    reason: str
+    description: str
+
+    def __str__(self) -> str:
+        return f"{self.queue}: message {self.message_id} moved to {self.to}: {self.reason}, {self.description}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLockLost(Event):
+    """The lock on a message ended too early: somebody else may have the message now.
+
+    Attributes:
+        queue: where it is.
+        message_id: its id.
+        phase: what was being done with it: ``prefetched``, ``handling`` or ``settling``.
+        held: seconds it had been held.
+    """
+
+    name = "redrive.worker.message_lock_lost"
+    level = logging.WARNING
+
+    queue: str
+    message_id: str
+    phase: str
+    held: float
+
+    def __str__(self) -> str:
+        lost = f"the lock on message {self.message_id} was lost after {self.held:.3g} s"
+        return f"{self.queue}: {lost} ({self.phase}); nothing is settled, and it will be delivered again"
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerOverdue(Event):
+    """A handler in a thread takes longer than its time-out. It cannot be stopped, and counts as failed when it ends.
+
+    Attributes:
+        queue: where the message is.
+        message_id: its id.
+        timeout: the seconds it was given.
+    """
+
+    name = "redrive.worker.handler_overdue"
+    level = logging.WARNING
+
+    queue: str
+    message_id: str
+    timeout: float
+
+    def __str__(self) -> str:
+        return f"{self.queue}: the handler of message {self.message_id} takes longer than its {self.timeout:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSlowed(Event):
+    """Too many failures in a row: the worker pauses, and then tries one message at a time.
+
+    Attributes:
+        queue: whose handler fails.
+        failures: how many times in a row.
+        pause: seconds until the next message.
+    """
+
+    name = "redrive.worker.slowed"
+    level = logging.WARNING
+
+    queue: str
+    failures: int
+    pause: float
+
+    def __str__(self) -> str:
+        return f"{self.queue}: {self.failures} failures in a row; the next message is tried in {self.pause:.3g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecovered(Event):
+    """A message was handled after all: the worker goes at full speed again.
+
+    Attributes:
+        queue: whose handler it is.
+        failures: how many failures there were in a row before.
+    """
+
+    name = "redrive.worker.recovered"
+
+    queue: str
+    failures: int
+
+    def __str__(self) -> str:
+        return f"{self.queue}: a message was handled after {self.failures} failures; at full speed again"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchTooLarge(Event):
+    """More messages are fetched ahead than can be handled before their locks end. Reported once.
+
+    Attributes:
+        queue: where they are.
+        prefetch: how many are fetched ahead.
+        concurrency: how many are handled at a time.
+        handler: seconds a handler takes, measured.
+        lock_duration: seconds a lock lasts.
+        fits: how many could be fetched ahead.
+    """
+
+    name = "redrive.worker.prefetch_too_large"
+    level = logging.WARNING
+
+    queue: str
+    prefetch: int
+    concurrency: int
+    handler: float
+    lock_duration: float
+    fits: int
+
+    def __str__(self) -> str:
+        needed = self.prefetch * self.handler / self.concurrency
+        return (
+            f"{self.queue}: prefetch={self.prefetch} takes {needed:.3g} s at {self.handler:.3g} s for each message and "
+            f"concurrency={self.concurrency}, longer than the lock of {self.lock_duration:g} s; set it to {self.fits}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesTooFew(Event):
+    """A queue dead-letters messages before their immediate redeliveries are over. Reported at the start.
+
+    Attributes:
+        queue: the queue.
+        immediate: how many redeliveries should come at once.
+        max_delivery_count: how often the queue delivers a message.
+    """
+
+    name = "redrive.worker.deliveries_too_few"
+    level = logging.WARNING
+
+    queue: str
+    immediate: int
+    max_delivery_count: int
+
+    def __str__(self) -> str:
+        needed = self.immediate + 1
+        return (
+            f"{self.queue}: immediate={self.immediate} needs {needed} deliveries, but the queue dead-letters after "
+            f"max_delivery_count={self.max_delivery_count}; raise that to {needed} or more"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFault(Event):
+    """The worker could not do its part; messages are not to blame and lose no attempt. It goes on trying.
+
+    Attributes:
+        queue: whose messages are concerned.
+        doing: what failed, such as ``receive``, ``settle`` or ``renew``.
+        exception_type: what was raised.
+        exception_message: what it said.
+    """
+
+    name = "redrive.worker.fault"
+    level = logging.ERROR
+
+    queue: str
+    doing: str
+    exception_type: str
+    exception_message: str
+
+    def __str__(self) -> str:
+        return f"{self.queue}: {self.doing} failed with {self.exception_type}: {self.exception_message}"

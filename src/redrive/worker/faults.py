@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""Faults of the infrastructure: retried by layer 1, told to whoever wants to know, and never a message's fault."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, TypeVar
+
+from redrive.clock import Clock, pause
+from redrive.errors import EngineUnavailable
+from redrive.retry import Exponential, Retry, retry
+from redrive.telemetry import Event
+from redrive.worker.events import WorkerFault
+
+T = TypeVar("T")
+
+OnError: TypeAlias = Callable[[Exception, str], object]
+"""Gets the error, and what failed; may be async."""
+
+RECONNECT = Exponential(min=0.8, max=30.0, max_attempts=4)
+"""One round: the first try and three retries. Between rounds the worker waits as long as the longest wait."""
+
+
+class Faults:
+    """How the worker for one queue deals with a store that does not answer.
+
+    Args:
+        queue: whose messages are concerned.
+        clock: what waiting goes by.
+        chance: where random numbers come from.
+        report: takes events.
+        on_error: the program's own error handler.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        *,
+        clock: Clock,
+        chance: Callable[[], float],
+        report: Callable[[Event], None],
+        on_error: OnError | None,
+    ) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._report = report
+        self._on_error = on_error
+        self._retries: dict[str, Retry] = {
+            doing: retry(
+                on=EngineUnavailable,
+                policy=RECONNECT,
+                deadline=None,
+                operation=f"{doing} {queue}",
+                clock=clock,
+                chance=chance,
+            )
+            for doing in ("receive", "settle")
+        }
+
+    async def insist(self, doing: str, do: Callable[[], Awaitable[T]], is_over: Callable[[], bool] | None = None) -> T:
+        """Do something until the store answers, or until there is no point in it any more.
+
+        Raises:
+            EngineUnavailable: the store did not answer while there was a point in it.
+        """
+        while True:
+            try:
+                return await self._retries[doing].call_async(do)
+            except EngineUnavailable as error:
+                await self.tell(doing, error)
+                if is_over is not None and is_over():
+                    raise
+            await pause(self._clock, RECONNECT.max)
+
+    async def tell(self, doing: str, error: Exception) -> None:
+        """Report a fault, and hand it to the program's error handler; that one's own failure is only reported."""
+        self._tell(doing, error)
+        if self._on_error is None:
+            return
+        try:
+            answer = self._on_error(error, f"{doing} {self._queue}")
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception as failure:  # noqa: BLE001 - it is theirs, and the worker goes on
+            self._tell("on_error", failure)
+
+    def _tell(self, doing: str, error: Exception) -> None:
+        self._report(WorkerFault(self._queue, doing, type(error).__name__, str(error)))

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: MIT
+"""Fetching messages ahead of the handlers, and never handing out one whose lock is about to end."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from redrive.broker import Abandon, Engine, Received
+from redrive.clock import Clock
+from redrive.errors import EngineUnavailable, LockLost
+from redrive.worker.faults import Faults
+from redrive.worker.lease import Lease
+from redrive.worker.lock_keeper import LockKeeper
+
+_MOST_AT_ONCE = 1_000
+_IDLE_S = 10.0
+"""How long to wait for a hint before asking all the same. Hints come at once; this is the safety net."""
+
+
+class Receiver:
+    """The local buffer of locked messages of one queue.
+
+    Args:
+        queue: where they come from.
+        engine: what locks them.
+        clock: what time goes by.
+        lock_s: how long a lock lasts.
+        faults: keeps trying while the engine is away.
+        keeper: looks after the locks.
+        wanted: says how many messages there is room for.
+        on_arrival: is called when there is something in the buffer.
+        on_lost: is told of a message whose lock had ended before it could be handed out.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        engine: Engine,
+        clock: Clock,
+        *,
+        lock_s: float,
+        faults: Faults,
+        keeper: LockKeeper,
+        wanted: Callable[[], int],
+        on_arrival: Callable[[], None],
+        on_lost: Callable[[Lease], None],
+    ) -> None:
+        self._queue = queue
+        self._engine = engine
+        self._clock = clock
+        self._lock_s = lock_s
+        self._faults = faults
+        self._keeper = keeper
+        self._wanted = wanted
+        self._on_arrival = on_arrival
+        self._on_lost = on_lost
+        self._buffer: deque[Lease] = deque()
+        self._wake = asyncio.Event()
+        self._releasing: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def wake(self) -> None:
+        """Look whether there is room now."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Fetch messages until cancelled."""
+        while True:
+            if (room := min(self._wanted(), _MOST_AT_ONCE)) <= 0:
+                self._wake.clear()
+                await self._wake.wait()
+            elif not await self._fetch(room):
+                await self._engine.wait(self._queue, _IDLE_S)
+
+    def next(self) -> Lease | None:
+        """Take the next message out of the buffer, if there is one whose lock lasts."""
+        while self._buffer:
+            lease = self._buffer.popleft()
+            if self._keeper.has_time(lease):
+                return lease
+            self._let_go([lease])
+        return None
+
+    def drop(self, lease: Lease) -> None:
+        """Let go of a message that has waited too long."""
+        if lease in self._buffer:
+            self._buffer.remove(lease)
+            self._let_go([lease])
+            self.wake()
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        leases, self._buffer = list(self._buffer), deque()
+        self._let_go(leases)
+
+    async def released(self) -> None:
+        """Wait until everything that was let go is back in its queue."""
+        while self._releasing:
+            await asyncio.wait(self._releasing)
+
+    async def _fetch(self, room: int) -> bool:
+        asked_at = 0.0
+
+        def ask() -> Coroutine[Any, Any, list[Received]]:
+            nonlocal asked_at
+            asked_at = self._clock.monotonic()
+            return self._engine.lock_next(self._queue, room)
+
+        found = await self._faults.insist("receive", ask)
+        leases = [Lease(received, asked_at, self._lock_s) for received in found]
+        # the worker may have slowed down meanwhile
+        kept = leases[: max(0, self._wanted())]
+        self._let_go(leases[len(kept) :])
+        for lease in kept:
+            self._buffer.append(lease)
+            self._keeper.watch(lease)
+        if kept:
+            self._on_arrival()
+        return bool(found)
+
+    def _let_go(self, leases: list[Lease]) -> None:
+        for lease in leases:
+            self._keeper.forget(lease)
+            if lease.held_until <= self._clock.monotonic():
+                self._on_lost(lease)  # it is back in its queue already
+                continue
+            lease.phase = "settled"
+            releasing = asyncio.create_task(self._release(lease))
+            self._releasing.add(releasing)
+            releasing.add_done_callback(self._releasing.discard)
+
+    async def _release(self, lease: Lease) -> None:
+        """Give a message back as if nobody had received it."""
+        try:
+            await self._engine.apply([Abandon(lease.lock, uncount=True)])
+        except LockLost:
+            pass
+        except EngineUnavailable as error:
+            await self._faults.tell("release", error)

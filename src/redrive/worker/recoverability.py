@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: MIT
+"""What becomes of a message whose handler failed. Pure: no I/O, no clock, no randomness.
+
+The facts go in as a ``HandlerFailure``, the decision comes out as a value; the worker does what it says. By default:
+
+1. redelivered at once, ``immediate`` times (2), for what is over in a moment;
+2. redelivered after a delay, as often as ``delayed`` says (5 s, 10 s, 20 s, 40 s, 80 s, give or take 20 %), for what
+   takes longer; before each delay there are again the immediate ones;
+3. moved to the error queue, or to the queue's dead-letter queue, for a person to look at.
+
+What will never work, such as a body that cannot be decoded, is moved at once.
+
+A message keeps its id, body and headers all the way. While it is being redelivered it carries two headers more:
+
+================================  ======================================================================
+``redrive-delayed-retries``       how many delayed redeliveries it has had
+``redrive-earlier-deliveries``    how often it was delivered before the last of them
+================================  ======================================================================
+
+When it is moved they make room for these, so that sending it again begins anew:
+
+====================================  ==================================================================
+``redrive-failed-queue``              the queue it failed in
+``redrive-failed-at``                 when it failed for the last time, ISO 8601 in UTC
+``redrive-failed-reason``             why it was moved: ``MaxDelayedRetries``, ``MaxImmediateRetries``,
+                                      ``Poison``, or what your own decision said
+``redrive-failed-exception-type``     the exception's class, with its module
+``redrive-failed-exception-message``  what it said, at most 1,000 characters
+``redrive-failed-exception-source``   where it was raised: module, function and line
+``redrive-failed-stack-trace``        the traceback with all causes, at most 8,000 characters
+``redrive-failed-immediate-retries``  how many redeliveries came at once
+``redrive-failed-delayed-retries``    how many came after a delay
+``redrive-failed-host``               the machine
+``redrive-failed-worker``             the worker's name
+====================================  ==================================================================
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, TypeAlias
+
+from redrive import duration
+from redrive.broker.message import Headers, HeaderValue, Message
+from redrive.errors import InvalidPayload, InvalidSetting
+from redrive.retry.policy import Backoff, Delays, Exponential, Failure, RetryAfter
+
+Classification: TypeAlias = Literal["retry", "delay", "poison", "ignore"]
+"""``retry``: the whole path; ``delay``: none at once; ``poison``: moved at once; ``ignore``: completed."""
+
+DELAYED_RETRIES: Final = "redrive-delayed-retries"
+EARLIER_DELIVERIES: Final = "redrive-earlier-deliveries"
+FAILED: Final = "redrive-failed-"
+
+MAX_DELAYED_RETRIES: Final = "MaxDelayedRetries"
+MAX_IMMEDIATE_RETRIES: Final = "MaxImmediateRetries"
+POISON: Final = "Poison"
+
+_LONGEST_MESSAGE = 1_000
+_LONGEST_TRACE = 8_000
+_MOST_IMMEDIATE = 1_000
+_KINDS = ("retry", "delay", "poison", "ignore")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerFailure:
+    """Everything that is known about a handler's failure.
+
+    Attributes:
+        error: what it raised.
+        queue: the queue of the message.
+        message: the message, with its headers.
+        delivery_count: how often it has been delivered in this round, this time included.
+        max_delivery_count: how often its queue delivers it in one round.
+        failed_at: when, in UTC.
+        chance: a random number, 0 <= chance < 1, for jitter.
+        source: where the exception was raised: module, function and line.
+        stack_trace: the traceback, with all causes.
+        host: the machine.
+        worker: the worker's name.
+    """
+
+    error: Exception
+    queue: str
+    message: Message
+    delivery_count: int = 1
+    max_delivery_count: int = 10
+    failed_at: datetime = _EPOCH
+    chance: float = 0.5
+    source: str = ""
+    stack_trace: str = ""
+    host: str = ""
+    worker: str = ""
+
+    @property
+    def delayed_retries(self) -> int:
+        """How many delayed redeliveries it has had."""
+        return counter(self.message.headers, DELAYED_RETRIES)
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt failed, counted from 1 over all rounds."""
+        return counter(self.message.headers, EARLIER_DELIVERIES) + self.delivery_count
+
+    @property
+    def exception_type(self) -> str:
+        """The exception's class, with its module unless it is Python's own."""
+        return _name(type(self.error))
+
+    @property
+    def exception_message(self) -> str:
+        """What it said, at most 1,000 characters; an exception that cannot be printed says that."""
+        try:
+            text = str(self.error)
+        except Exception as error:  # noqa: BLE001 - a broken __str__ must not cost the message
+            text = f"({self.exception_type} cannot be printed: {type(error).__name__})"
+        return shortened(text, _LONGEST_MESSAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryNow:
+    """Deliver it again at once; the queue dead-letters it instead if it has had its ``max_delivery_count``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """Deliver it again after a delay, in a new round of immediate redeliveries.
+
+    Attributes:
+        delay: seconds until then.
+        headers: headers of yours to change or, with None, to remove.
+    """
+
+    delay: float
+    headers: Headers = field(default_factory=dict[str, HeaderValue])
+
+    def __post_init__(self) -> None:
+        duration.seconds("delay", self.delay, zero=True)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveToError:
+    """Move it to an error queue, for a person.
+
+    Attributes:
+        reason: a word for programs.
+        description: a sentence for people.
+        queue: the error queue; None: the dead-letter queue of its own queue.
+        headers: headers of yours to change or, with None, to remove.
+    """
+
+    reason: str
+    description: str = ""
+    queue: str | None = None
+    headers: Headers = field(default_factory=dict[str, HeaderValue])
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str) or not self.reason:
+            raise InvalidSetting("reason", self.reason, "must be a word that says why, such as 'Poison'")
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Complete it all the same: this failure does not matter."""
+
+
+Decision: TypeAlias = RetryNow | RetryLater | MoveToError | Discard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recoverability:
+    """How failures of a handler are dealt with.
+
+    Attributes:
+        immediate: how many redeliveries come at once, in each round.
+        delayed: the delays of the redeliveries after them: a policy of ``redrive.retry`` with ``max_attempts``, or a
+            list of delays; None or an empty list: no delayed ones.
+        poison: exceptions that no redelivery mends: types, or their names as texts.
+        error_queue: where messages go in the end; None: to the dead-letter queue of their own queue.
+        classify: your own say: a function of the exception that returns ``"retry"``, ``"delay"``, ``"poison"`` or
+            ``"ignore"``, or None if it has no opinion.
+    """
+
+    immediate: int = 2
+    delayed: Backoff | Sequence[float | timedelta] | None = Exponential(min=5, max=3_600, max_attempts=6)  # noqa: RUF009 - a value
+    poison: Iterable[type[Exception] | str] = (InvalidPayload,)
+    error_queue: str | None = None
+    classify: Callable[[Exception], Classification | None] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.immediate, bool) or not isinstance(self.immediate, int):
+            raise InvalidSetting("immediate", self.immediate, "must be a whole number")
+        if not 0 <= self.immediate <= _MOST_IMMEDIATE:
+            raise InvalidSetting("immediate", self.immediate, f"must be 0 to {_MOST_IMMEDIATE:,}")
+        object.__setattr__(self, "delayed", _check_delayed(self.delayed))
+        object.__setattr__(self, "poison", _check_poison(self.poison))
+        if self.error_queue is not None and (not isinstance(self.error_queue, str) or not self.error_queue):
+            raise InvalidSetting("error_queue", self.error_queue, "must be the name of a queue, or None")
+        if self.classify is not None and not callable(self.classify):
+            raise InvalidSetting("classify", self.classify, "must be a function of an exception")
+
+    def kind_of(self, error: Exception) -> Classification:
+        """Say what kind of failure an exception is."""
+        kind = None if self.classify is None else self.classify(error)
+        if kind is None:
+            return "poison" if _is_one_of(error, self.poison) else "retry"
+        if kind not in _KINDS:
+            raise InvalidSetting("classify", kind, f"must return one of {', '.join(_KINDS)}, or None")
+        return kind
+
+
+def decide(failure: HandlerFailure, policy: Recoverability) -> Decision:
+    """Return what to do about a failure."""
+    kind = policy.kind_of(failure.error)
+    if kind == "ignore":
+        return Discard()
+    if kind == "poison":
+        return MoveToError(POISON, f"no redelivery mends {_said(failure)}", policy.error_queue)
+    if kind == "retry" and failure.delivery_count <= min(policy.immediate, failure.max_delivery_count - 1):
+        return RetryNow()
+    return _later_or_never(failure, policy)
+
+
+def _later_or_never(failure: HandlerFailure, policy: Recoverability) -> Decision:
+    last = f"attempt {failure.attempt} failed with {_said(failure)}"
+    if not isinstance(policy.delayed, Backoff):
+        return MoveToError(MAX_IMMEDIATE_RETRIES, last, policy.error_queue)
+    answer = policy.delayed.decide(Failure(failure.delayed_retries + 1, failure.error, chance=failure.chance))
+    if isinstance(answer, RetryAfter):
+        return RetryLater(answer.delay)
+    description = f"{failure.delayed_retries} delayed redeliveries did not help; {last}"
+    return MoveToError(MAX_DELAYED_RETRIES, description, policy.error_queue)
+
+
+def postponing_headers(failure: HandlerFailure) -> dict[str, HeaderValue]:
+    """Return the headers that count a delayed redelivery."""
+    return {DELAYED_RETRIES: failure.delayed_retries + 1, EARLIER_DELIVERIES: failure.attempt}
+
+
+def failure_headers(failure: HandlerFailure, reason: str) -> dict[str, HeaderValue]:
+    """Return the headers that a message is moved with; None stands for one that is removed."""
+    told: dict[str, HeaderValue] = {
+        "queue": failure.queue,
+        "at": failure.failed_at.isoformat(),
+        "reason": printable(reason),
+        "exception-type": failure.exception_type,
+        "exception-message": failure.exception_message,
+        "exception-source": failure.source,
+        "stack-trace": shortened(failure.stack_trace, _LONGEST_TRACE),
+        "immediate-retries": max(0, failure.attempt - 1 - failure.delayed_retries),
+        "delayed-retries": failure.delayed_retries,
+        "host": failure.host,
+        "worker": failure.worker,
+    }
+    return {DELAYED_RETRIES: None, EARLIER_DELIVERIES: None} | {FAILED + name: value for name, value in told.items()}
+
+
+def counter(headers: Headers, name: str) -> int:
+    """Return a number that a header counts; whatever else is in there counts as none."""
+    value = headers.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return a text without its middle, if it is too long: a traceback's beginning and end say most."""
+    whole = printable(text)
+    if len(whole) <= longest:
+        return whole
+    cut = f"\n… cut here, {len(whole):,} characters in all …\n"
+    head = (longest - len(cut)) // 2
+    return whole[:head] + cut + whole[len(whole) - (longest - len(cut) - head) :]
+
+
+def printable(text: str) -> str:
+    """Return a text that can be stored: half of a surrogate pair is spelled out."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _said(failure: HandlerFailure) -> str:
+    return f"{failure.exception_type}: {failure.exception_message}"
+
+
+def _check_delayed(value: object) -> Backoff | None:
+    if value is None or value in ((), []):
+        return None
+    if isinstance(value, list | tuple):
+        return Delays(list(value))
+    if not isinstance(value, Backoff):
+        raise InvalidSetting("delayed", value, "must be a policy such as Exponential(min=5), a list of delays, or None")
+    if value.max_attempts is None:
+        raise InvalidSetting("delayed", value, "must have max_attempts: nothing may be redelivered for ever")
+    return value if value.max_attempts > 1 else None
+
+
+def _check_poison(value: object) -> tuple[type[Exception] | str, ...]:
+    listed: tuple[Any, ...] = tuple(value) if isinstance(value, tuple | list | set | frozenset) else (value,)
+    for one in listed:
+        is_name = isinstance(one, str) and bool(one)
+        if not is_name and not (isinstance(one, type) and issubclass(one, Exception)):
+            raise InvalidSetting("poison", one, "must be exception types, or their names, in a tuple")
+    return listed
+
+
+def _is_one_of(error: Exception, kinds: Iterable[type[Exception] | str]) -> bool:
+    names = {name for each in type(error).__mro__ for name in (each.__name__, _name(each))}
+    return any(kind in names if isinstance(kind, str) else isinstance(error, kind) for kind in kinds)
+
+
+def _name(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT
+"""Slowing down when everything fails, and recovering from it. Pure: no I/O, no clock, no randomness.
+
+When a service is down, each message would fail, be redelivered, fail again, and end in the error queue, thousands of
+them for one cause. After some failures in a row a worker therefore pauses, and then tries one message at a time; each
+time that fails it pauses longer. The first success brings it back to full speed.
+"""
+
+from dataclasses import dataclass, replace
+
+from redrive import duration
+from redrive.errors import InvalidSetting
+from redrive.retry.policy import Exponential, Failure, RetryAfter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowDown:
+    """When and how much to slow down.
+
+    Attributes:
+        after: how many failures in a row it takes.
+        first: seconds of the first pause; each one after it is twice as long, give or take 20 %.
+        longest: seconds that no pause exceeds, before that.
+    """
+
+    after: int = 10
+    first: float = 1.0
+    longest: float = 60.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.after, bool) or not isinstance(self.after, int) or self.after < 1:
+            raise InvalidSetting("after", self.after, "must be a whole number of failures, 1 or more")
+        object.__setattr__(self, "first", duration.seconds("first", self.first))
+        object.__setattr__(self, "longest", duration.seconds("longest", self.longest))
+        if self.longest < self.first:
+            raise InvalidSetting("longest", self.longest, f"must be at least first ({self.first:g} s)")
+
+    def pause(self, n: int, chance: float) -> float:
+        """Return the seconds of the ``n``-th pause, counted from 1."""
+        policy = Exponential(min=self.first, max=self.longest, max_attempts=None)
+        answer = policy.decide(Failure(n, chance=chance))
+        return answer.delay if isinstance(answer, RetryAfter) else self.longest
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a worker goes.
+
+    Attributes:
+        failures: how many failures there were in a row.
+        pauses: how many pauses came of it.
+        pause: seconds to wait before the next message; 0 at full speed.
+    """
+
+    failures: int = 0
+    pauses: int = 0
+    pause: float = 0.0
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether messages are tried one at a time."""
+        return self.pauses > 0
+
+
+FULL_SPEED = Pace()
+
+
+def after_success(_pace: Pace) -> Pace:
+    """Return the pace after a message was handled."""
+    return FULL_SPEED
+
+
+def after_failure(pace: Pace, policy: SlowDown | None, chance: float, *, is_probe: bool) -> Pace:
+    """Return the pace after a handler failed.
+
+    Args:
+        pace: what it was.
+        policy: when to slow down; None: never.
+        chance: a random number, 0 <= chance < 1.
+        is_probe: whether it was the one message that was tried. The others began before the worker slowed down, and
+            their failures say nothing new.
+    """
+    failures = pace.failures + 1
+    is_longer = is_probe if pace.is_slow else policy is not None and failures >= policy.after
+    if policy is None or not is_longer:
+        return replace(pace, failures=failures)
+    pauses = pace.pauses + 1
+    return Pace(failures, pauses, policy.pause(pauses, chance))

@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: MIT
+"""One handler at work on one queue: lock, handle, settle."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from redrive.broker import Abandon, Broker, Complete, Effect, QueueInfo, dead_letter_queue
+from redrive.clock import pause, utc
+from redrive.errors import EngineUnavailable, LockLost, RedriveError, UsageError
+from redrive.telemetry import Event
+from redrive.worker.calling import Caller
+from redrive.worker.context import BlockingContext, Context
+from redrive.worker.events import (
+    HandlerFailed,
+    MessageLockLost,
+    MessageMoved,
+)
+from redrive.worker.failure import source_of, trace_of
+from redrive.worker.faults import Faults, OnError
+from redrive.worker.handler import Handler
+from redrive.worker.lease import Lease
+from redrive.worker.lock_keeper import LockKeeper
+from redrive.worker.pacing import Pacer
+from redrive.worker.receiver import Receiver
+from redrive.worker.recoverability import (
+    POISON,
+    Decision,
+    Discard,
+    HandlerFailure,
+    MoveToError,
+    Recoverability,
+    RetryLater,
+    RetryNow,
+    decide,
+)
+from redrive.worker.settling import buried, effects_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all subscriptions of a worker share.
+
+    Attributes:
+        broker: where the queues are.
+        worker: the worker's name.
+        host: the machine's name.
+        chance: where random numbers come from.
+        report: takes events.
+        on_error: the program's own error handler.
+        on_fatal: is told of an error that ends the worker.
+    """
+
+    broker: Broker
+    worker: str
+    host: str
+    chance: Callable[[], float]
+    report: Callable[[Event], None]
+    on_error: OnError | None
+    on_fatal: Callable[[BaseException], None]
+
+
+class Subscription:
+    """The messages of one queue on their way through one handler.
+
+    Attributes:
+        is_stopping: whether no more messages are taken.
+    """
+
+    def __init__(self, handler: Handler, queue: QueueInfo, around: Surroundings) -> None:
+        self._handler = handler
+        self._around = around
+        self._settings = queue.settings
+        self._clock = around.broker.clock
+        self.is_stopping = False
+        self._running: set[Lease] = set()
+        self._busy: set[Lease] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._fetching: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._pausing: asyncio.Task[None] | None = None
+        self._faults = Faults(
+            handler.queue, clock=self._clock, chance=around.chance, report=around.report, on_error=around.on_error
+        )
+        self._keeper = self._new_keeper()
+        self._receiver = self._new_receiver()
+        self._pacer = Pacer(handler, self._clock, self._settings.lock_duration, around.chance, around.report)
+        self._caller = Caller(handler, self._clock, around.chance, around.report)
+
+    def _new_keeper(self) -> LockKeeper:
+        return LockKeeper(
+            self._around.broker.engine,
+            self._clock,
+            lock_s=self._settings.lock_duration,
+            max_renewal_s=self._handler.max_lock_renewal,
+            faults=self._faults,
+            on_lost=self._report_lost,
+            on_stale=self._drop,
+        )
+
+    def _new_receiver(self) -> Receiver:
+        return Receiver(
+            self._handler.queue,
+            self._around.broker.engine,
+            self._clock,
+            lock_s=self._settings.lock_duration,
+            faults=self._faults,
+            keeper=self._keeper,
+            wanted=self._wanted,
+            on_arrival=self._pump,
+            on_lost=self._report_lost,
+        )
+
+    @property
+    def broker(self) -> Broker:
+        """Where the queue is."""
+        return self._around.broker
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether the handler settles its messages itself."""
+        return not self._handler.auto_complete
+
+    # --- starting and stopping
+
+    def start(self) -> None:
+        """Begin to receive messages and to handle them."""
+        self._fetching = self._spawn(self._receiver.run())
+        self._keeping = self._spawn(self._keeper.run())
+
+    async def stop_receiving(self) -> None:
+        """Take no more messages, and give back those that wait."""
+        self.is_stopping = True
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.wait([self._fetching])
+        self._receiver.clear()
+        await self._receiver.released()
+
+    async def finished(self) -> None:
+        """Wait until no handler is running."""
+        while tasks := [lease.task for lease in self._running if lease.task is not None]:
+            await asyncio.wait(tasks)
+
+    def cancel_handlers(self) -> None:
+        """Interrupt every handler; its message is given back when it has ended."""
+        for lease in self._running:
+            lease.is_cancelled = True
+            if lease.task is not None:
+                lease.task.cancel()
+
+    async def release(self) -> None:
+        """Give back everything at once, whatever its handler is doing."""
+        held = [lease for lease in self._running if lease.phase == "handling" and not lease.is_lost]
+        await asyncio.gather(*(self._give_back(lease) for lease in held))
+
+    async def close(self) -> None:
+        """End what runs in the background."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._caller.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._check)
+        return task
+
+    def _check(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._around.on_fatal(error)
+
+    # --- taking messages
+
+    def _wanted(self) -> int:
+        if self._pacer.is_slow:
+            is_idle = not self._running and not len(self._receiver)
+            return 1 if is_idle and self._clock.monotonic() >= self._pacer.resume_at else 0
+        return self._handler.concurrency + self._handler.prefetch - len(self._busy) - len(self._receiver)
+
+    def _pump(self) -> None:
+        """Hand messages to the handler, as many as it takes at a time."""
+        limit = self._handler.concurrency  # a slow worker has no more than one message in hand
+        while len(self._busy) < limit and not self.is_stopping and (lease := self._receiver.next()) is not None:
+            lease.phase = "handling"
+            lease.began_at = self._clock.monotonic()
+            lease.is_probe = self._pacer.is_slow
+            self._keeper.watch(lease)
+            self._running.add(lease)
+            self._busy.add(lease)
+            lease.task = asyncio.create_task(self._process(lease), name=f"redrive-handler-{lease.id}")
+            lease.task.add_done_callback(partial(self._ended, lease))
+
+    def _ended(self, lease: Lease, task: asyncio.Task[None]) -> None:
+        self._running.discard(lease)
+        self._keeper.forget(lease)
+        self._check(task)
+        self._free(lease)
+
+    def _free(self, lease: Lease) -> None:
+        """Make room for the next message: this one's handler has ended, though it may not be settled yet."""
+        self._busy.discard(lease)
+        self._receiver.wake()
+        self._pump()
+
+    def _drop(self, lease: Lease) -> None:
+        self._receiver.drop(lease)
+
+    # --- handling
+
+    async def _process(self, lease: Lease) -> None:
+        context = self._context(lease)
+        try:
+            await self._caller.call(lease, context)
+            if self._handler.auto_complete:
+                self._free(lease)  # so that the next messages are locked in the transaction that completes this one
+                await self.settle(lease, [Complete(lease.lock), *context.take_sends()])
+            else:
+                self._check_settled(lease)
+        except asyncio.CancelledError:
+            if lease.is_cancelled:
+                await self._give_back(lease)
+                return
+            await self._failed(lease, RuntimeError("the handler was cancelled from inside"))
+        except Exception as error:  # noqa: BLE001 - what becomes of it is for recoverability to say
+            await self._failed(lease, error)
+        else:
+            self._succeeded(lease)
+
+    def _check_settled(self, lease: Lease) -> None:
+        if lease.phase == "handling":
+            raise UsageError(
+                f"{self._handler.name} returned without settling its message; await context.complete() or another"
+            )
+
+    def _context(self, lease: Lease) -> Context | BlockingContext:
+        if self._handler.is_async:
+            return Context(lease, self)
+        return BlockingContext(lease, self, asyncio.get_running_loop())
+
+    async def settle(self, lease: Lease, effects: Sequence[Effect]) -> None:
+        """Settle a message, once, however long the engine takes to answer.
+
+        Raises:
+            LockLost: it is not ours any more, or settled already.
+        """
+        if lease.phase != "handling" or lease.is_lost:
+            raise lease.lost()
+        lease.phase = "settling"
+        try:
+            await self._faults.insist(
+                "settle",
+                lambda: self._around.broker.apply(*effects),
+                lambda: self._clock.monotonic() >= lease.held_until,
+            )
+        except (LockLost, EngineUnavailable) as error:
+            if not lease.is_lost:
+                lease.is_lost = True
+                self._report_lost(lease)
+            raise lease.lost() from error
+        except RedriveError:
+            lease.phase = "handling"  # the effects cannot be applied as they are; it is still ours
+            raise
+        lease.phase = "settled"
+
+    async def renew(self, lease: Lease) -> None:
+        """Lengthen a lock.
+
+        Raises:
+            LockLost: it is not ours any more.
+        """
+        if lease.phase != "handling" or lease.is_lost:
+            raise lease.lost()
+        await self._keeper.renew([lease])
+        if lease.is_lost:
+            raise lease.lost()
+
+    async def _give_back(self, lease: Lease) -> None:
+        if lease.phase == "handling" and not lease.is_lost:
+            lease.phase = "settled"
+            try:
+                await self._around.broker.engine.apply([Abandon(lease.lock)])
+            except RedriveError as error:  # the lock will end by itself
+                await self._faults.tell("release", error)
+
+    # --- what came of it
+
+    def _succeeded(self, lease: Lease) -> None:
+        self._pacer.succeeded()
+        self._note_time(lease)
+
+    async def _failed(self, lease: Lease, error: Exception) -> None:
+        failure = self._facts(lease, error)
+        if lease.phase != "handling" or lease.is_lost:
+            outcome = "lock_lost" if lease.is_lost else "settled"
+            if not isinstance(error, LockLost):
+                self._report_failed(failure, lease, outcome)
+            return
+        decision = await self._decide(failure)
+        try:
+            decision = await self._carry_out(decision, failure, lease)
+        except LockLost:
+            return
+        self._report_decision(decision, failure, lease)
+        if not isinstance(decision, Discard) and not (isinstance(decision, MoveToError) and decision.reason == POISON):
+            self._slow_down(lease)
+        self._note_time(lease)
+
+    def _facts(self, lease: Lease, error: Exception) -> HandlerFailure:
+        return HandlerFailure(
+            error=error,
+            queue=self._handler.queue,
+            message=lease.received.message,
+            delivery_count=lease.received.delivery_count,
+            max_delivery_count=self._settings.max_delivery_count,
+            failed_at=utc(self._clock.time()),
+            chance=self._around.chance(),
+            source=source_of(error),
+            stack_trace=trace_of(error),
+            host=self._around.host,
+            worker=self._around.worker,
+        )
+
+    async def _decide(self, failure: HandlerFailure) -> Decision:
+        try:
+            return _checked(self._handler.decide(failure))
+        except Exception as error:  # noqa: BLE001 - the user's function; the message must not pay for it
+            await self._faults.tell("recoverability", error)
+            return decide(failure, Recoverability())
+
+    async def _carry_out(self, decision: Decision, failure: HandlerFailure, lease: Lease) -> Decision:
+        try:
+            await self.settle(lease, effects_of(decision, failure, lease.lock))
+        except LockLost:
+            raise
+        except RedriveError as error:  # the error queue is gone, or the copy too large for it
+            await self._faults.tell("move", error)
+            reason = decision.reason if isinstance(decision, MoveToError) else type(error).__name__
+            decision = MoveToError(reason, f"{self._handler.queue}: {error}")
+            await self.settle(lease, [buried(decision, failure, lease.lock)])
+        return decision
+
+    def _report_decision(self, decision: Decision, failure: HandlerFailure, lease: Lease) -> None:
+        match decision:
+            case RetryNow():
+                self._report_failed(failure, lease, "retry_now", 0.0)
+            case RetryLater(delay):
+                self._report_failed(failure, lease, "retry_later", delay)
+            case Discard():
+                self._report_failed(failure, lease, "discarded")
+            case MoveToError(reason, description, queue):
+                self._report_failed(failure, lease, "moved")
+                to = queue or dead_letter_queue(self._handler.queue)
+                self._around.report(MessageMoved(self._handler.queue, lease.id, to, reason, description))
+
+    def _report_failed(self, failure: HandlerFailure, lease: Lease, outcome: str, delay: float | None = None) -> None:
+        self._around.report(
+            HandlerFailed(
+                self._handler.queue,
+                lease.id,
+                failure.attempt,
+                failure.exception_type,
+                failure.exception_message,
+                outcome,
+                delay,
+            )
+        )
+
+    def _report_lost(self, lease: Lease) -> None:
+        held = self._clock.monotonic() - lease.taken_at
+        self._around.report(MessageLockLost(self._handler.queue, lease.id, lease.phase, held))
+
+    def _slow_down(self, lease: Lease) -> None:
+        if seconds := self._pacer.failed(is_probe=lease.is_probe):
+            self._receiver.clear()
+            self._pausing = self._spawn(self._wake_after(seconds))
+
+    async def _wake_after(self, seconds: float) -> None:
+        await pause(self._clock, seconds)
+        self._receiver.wake()
+
+    def _note_time(self, lease: Lease) -> None:
+        self._pacer.took(self._clock.monotonic() - lease.began_at)
+
+
+def _checked(decision: Decision) -> Decision:
+    if not isinstance(decision, RetryNow | RetryLater | MoveToError | Discard):
+        raise UsageError(f"recoverability returned {decision!r}, which is no decision")
+    return decision
