@@ -1,38 +1,41 @@
 # SPDX-License-Identifier: MIT
 """The commands of ``redrive``."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from redrive import __version__
+from redrive.cli import dead, messages, queues, screen, working
 from redrive.cli.demo import run_demo
+from redrive.cli.demo_queue import run_queue_demo
+from redrive.cli.screen import AsJson
 from redrive.errors import RedriveError
 from redrive.retry import Backoff, Policies
 
 app = typer.Typer(
     name="redrive",
-    help="Five layers of retry on one durable broker. Today: retrying calls.",
+    help="Five layers of retry on one durable broker. Today: retrying calls, and durable queues.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 policies_app = typer.Typer(help="Look at named retry policies before a program uses them.", no_args_is_help=True)
+app.add_typer(queues.app, name="queues")
+app.command()(messages.send)
+app.command()(messages.receive)
+app.command()(messages.peek)
+app.add_typer(dead.app, name="dead")
+app.command()(working.worker)
 app.add_typer(policies_app, name="policies")
 
-out = Console()
-err = Console(stderr=True)
-
 PolicyFile = Annotated[Path, typer.Argument(help="A policy file, .toml or .xml.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature for a flag
     if wanted:
-        out.print(f"redrive {__version__}", highlight=False)
+        screen.out().print(f"redrive {__version__}")
         raise typer.Exit
 
 
@@ -51,8 +54,9 @@ def demo(
     *,
     fast: Annotated[bool, typer.Option("--fast", help="Do not wait between attempts.")] = False,
 ) -> None:
-    """Watch calls being retried, held back and given up, in a few seconds."""
-    run_demo(out, fast=fast)
+    """Watch calls being retried and messages being redelivered, in a few seconds."""
+    run_demo(screen.out(), fast=fast)
+    run_queue_demo(screen.out())
 
 
 @policies_app.command("check")
@@ -60,9 +64,9 @@ def check_policies(file: PolicyFile, *, as_json: AsJson = False) -> None:
     """Say whether a policy file can be used; name the line and the fix if not."""
     policies = _load(file)
     if as_json:
-        _print_json({"file": str(file), "default": policies.default, "policies": list(policies.names)})
+        screen.print_json({"file": str(file), "default": policies.default, "policies": list(policies.names)})
     else:
-        out.print(f"{file}: {len(policies.names)} policies, default {policies.default!r}: good", highlight=False)
+        screen.out().print(f"{file}: {len(policies.names)} policies, default {policies.default!r}: good")
 
 
 @policies_app.command("preview")
@@ -77,18 +81,18 @@ def preview_policies(
     try:
         chosen = {each: policies[each] for each in ([name] if name else policies.names)}
     except RedriveError as error:
-        raise _failure(error) from None
+        raise screen.failure(error) from None
     previews = {each: policy.preview() for each, policy in chosen.items() if isinstance(policy, Backoff)}
     if as_json:
-        _print_json({each: [list(wait) for wait in preview.waits] for each, preview in previews.items()})
+        screen.print_json({each: [list(wait) for wait in preview.waits] for each, preview in previews.items()})
         return
     for each, policy in chosen.items():
-        out.print(f"[bold]{each}[/]  {policy!r}", highlight=False)
+        screen.out().print(f"[bold]{each}[/]  {policy!r}")
         if each in previews:
-            out.print(_preview_table(previews[each].waits))
-            out.print(f"all waits together: at most {previews[each].worst:.3g} s\n", highlight=False)
+            screen.out().print(_preview_table(previews[each].waits))
+            screen.out().print(f"all waits together: at most {previews[each].worst:.3g} s\n")
         else:
-            out.print("waits as long as the server asks\n", highlight=False)
+            screen.out().print("waits as long as the server asks\n")
 
 
 def _preview_table(waits: tuple[tuple[float, ...], ...]) -> Table:
@@ -102,13 +106,4 @@ def _load(file: Path) -> Policies:
     try:
         return Policies.load(file, reload_every=None)
     except RedriveError as error:
-        raise _failure(error) from None
-
-
-def _failure(error: RedriveError) -> typer.Exit:
-    err.print(f"[red]error:[/] {error}", highlight=False, soft_wrap=True)
-    return typer.Exit(1)
-
-
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2))
+        raise screen.failure(error) from None

@@ -56,7 +56,7 @@ def _show(console: "Console") -> None:
     _told_when(console, quiet)
     _outage(console, quiet)
     _mistake(console, quiet)
-    console.print("\nNext: [bold]docs/tutorial/1-retry-a-call.md[/], or [bold]redrive policies --help[/].")
+    console.print()
 
 
 def _glitch(console: "Console", narrate: "_Narrator") -> None:

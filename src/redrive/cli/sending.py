@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""What ``redrive send`` sends: bodies from the command line, a file or a pipe, in batches, with a progress bar."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice, repeat
+from pathlib import Path
+from typing import Any, TypedDict
+
+from redrive.broker import Broker, Message, Send
+from redrive.cli import screen
+from redrive.clock import system_clock, utc
+
+_BATCH = 1_000
+
+
+class Outgoing(TypedDict):
+    """What all messages of one command have in common: everything but the body."""
+
+    id: str | None
+    subject: str | None
+    content_type: str | None
+    correlation_id: str | None
+    reply_to: str | None
+    session_id: str | None
+    ttl: float | None
+    headers: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Sent:
+    """What came of it."""
+
+    queue: str
+    count: int = 0
+    duplicates: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    def add(self, sequences: Iterable[int | None]) -> None:
+        """Count a batch."""
+        for sequence in sequences:
+            if sequence is None:
+                self.duplicates += 1
+                continue
+            self.count += 1
+            self.first = sequence if self.first is None else self.first
+            self.last = sequence
+
+    def described(self) -> dict[str, Any]:
+        """Return it as JSON shows it."""
+        return {
+            "queue": self.queue,
+            "sent": self.count,
+            "duplicates": self.duplicates,
+            "first_sequence": self.first,
+            "last_sequence": self.last,
+        }
+
+    def __str__(self) -> str:
+        numbers = "" if self.first is None else f", number {self.first}" + _up_to(self.first, self.last)
+        dropped = f"; {self.duplicates:,} dropped as duplicates" if self.duplicates else ""
+        return f"sent {self.count:,} to {self.queue}{numbers}{dropped}"
+
+
+def header(text: str) -> tuple[str, str]:
+    """Return the name and the value of a header given as ``name=value``."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise screen.refusal(f"--header {text!r}: write it as NAME=VALUE")
+    return name, value
+
+
+def payloads(body: str | None, file: Path | None, *, lines: bool, count: int) -> Iterable[bytes]:
+    """Return the bodies to send."""
+    if (body is None) == (file is None):
+        raise screen.refusal("say what to send: a BODY, - for standard input, or --file FILE")
+    if body is not None and body != "-":
+        whole = body.encode(errors="surrogateescape")  # the bytes the shell gave us
+    else:
+        whole = sys.stdin.buffer.read() if file is None else _read(file)
+    bodies = whole.splitlines() if lines else [whole]
+    return [each for body in bodies for each in repeat(body, count)]
+
+
+async def send_all(
+    broker: Broker, queue: str, outgoing: Outgoing, bodies: Iterable[bytes], delay: float | None
+) -> Sent:
+    """Send bodies in batches, each all or nothing."""
+    at = utc(system_clock.time() + delay) if delay else None
+    waiting = list(bodies)
+    sent = Sent(queue)
+    with screen.progress() as bar:
+        task = bar.add_task("sending", total=len(waiting), visible=len(waiting) > _BATCH)
+        for batch in _batches(waiting):
+            sent.add(await broker.apply(*_sends(queue, outgoing, batch, at)))
+            bar.advance(task, len(batch))
+    return sent
+
+
+def _sends(queue: str, outgoing: Outgoing, batch: list[bytes], at: datetime | None) -> list[Send]:
+    return [Send(queue, Message(body, **outgoing), at) for body in batch]
+
+
+def _batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
+    rest = iter(bodies)
+    while batch := list(islice(rest, _BATCH)):
+        yield batch
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise screen.refusal(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _up_to(first: int, last: int | None) -> str:
+    return "" if first == last else f" to {last}"

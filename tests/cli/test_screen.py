@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""What a terminal is shown."""
+
+import pytest
+
+from redrive.cli import screen
+from redrive.clock import system_clock, utc
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-1, "0 s"), (0.2, "0 s"), (59, "59 s"), (119, "119 s"), (121, "2 m"), (7_300, "2 h"), (200_000, "2 d")],
+)
+def test_an_age_is_short(seconds, shown):
+    assert screen.length(seconds) == shown
+
+
+def test_an_age_counts_from_now():
+    assert screen.age(utc(system_clock.time() - 180)) == "3 m"
+    assert screen.age(None) == "-"
+
+
+def test_a_body_cannot_move_the_cursor_or_set_colours():
+    assert screen.shown(b"a\x1b[31mred\r\x07 \xe2\x80\xae[bold]b[/]").plain == "a\\x1b[31mred\\r\\x07 \\u202e[bold]b[/]"
+    assert screen.shown(b"a\tb\nc").plain == "a\tb\nc"
+
+
+def test_a_column_shows_one_line():
+    assert screen.one_line(b"a\n  b\n").plain == "a b"
+
+
+def test_a_long_body_cut_inside_a_character_is_still_text():
+    assert screen.one_line("é".encode() * 300).plain.startswith("ééé")
+    assert screen.one_line(b"x" + "é".encode() * 300).plain.startswith("xééé")
