@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check
-SOURCES := $(wildcard src tests bench examples)
+SOURCES := $(wildcard src tests bench examples tools)
 
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .SUFFIXES:
@@ -41,13 +41,19 @@ format: $(VENV)/ready ## put the code in shape and mend what ruff can
 api: $(VENV)/ready ## rewrite the reviewed list of public names
 	@$(PY) -m tests.contract.surface
 
+.PHONY: blocking
+blocking: $(VENV)/ready ## write the blocking twin of the broker anew
+	@$(PY) tools/generate_blocking.py
+	@$(BIN)/ruff format --quiet src/redrive/broker/blocking.py
+
 .PHONY: torture
 torture: $(VENV)/ready ## run the long races and crash loops
-	@HYPOTHESIS_PROFILE=thorough $(PY) -m pytest --quiet -m torture || [ $$? -eq 5 ]  # 5: none selected
+	@HYPOTHESIS_PROFILE=thorough $(PY) -m pytest --quiet --capture no -m torture
 
 .PHONY: bench
 bench: $(VENV)-bench/ready ## measure Redrive beside its peers
 	@$(VENV)-bench/bin/python bench/retry.py
+	@$(VENV)-bench/bin/python bench/queues.py
 
 .PHONY: lock
 lock: ## pin the development tools anew; UPGRADE=1 moves them to their newest versions

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""The processes of the scenarios: ``python actors.py producer|consumer FILE DIARY NAME``.
+
+Each keeps a diary, a line for what it is about to do and a line for what it has done. A line is one write to a file
+opened for appending: it outlives the process, however that ends. Lines are ``time word id``; the clock is the machine's
+own and the same for all processes.
+
+They stop when a file called ``stop`` lies beside the database.
+"""
+
+import asyncio
+import os
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import redrive
+from redrive.errors import LockLost, StorageFull
+
+QUEUE = "torture"
+TOGETHER = 10
+"""How many messages a process has in flight."""
+
+
+class Diary:
+    """What a process wants to do and has done."""
+
+    def __init__(self, path):
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def write(self, word, ids=("-",), at=None):
+        when = time.monotonic() if at is None else at
+        os.write(self._file, "".join(f"{when:.6f} {word} {one}\n" for one in ids).encode())
+
+
+async def produce(broker, diary, name, should_stop):
+    """Send messages, some together and some side by side; size says how large they are."""
+    size = int(os.environ.get("ACTOR_BODY_BYTES", "64"))
+    turn = 0
+    while not should_stop():
+        ids = [f"{name}.{turn}.{place}" for place in range(TOGETHER)]
+        turn += 1
+        diary.write("sending", ids)
+        batch, alone = ids[:5], ids[5:]
+        await asyncio.gather(
+            send(broker, diary, batch, size), *(send(broker, diary, [message_id], size) for message_id in alone)
+        )
+
+
+async def send(broker, diary, ids, size):
+    """Send messages together, and note it when the broker has said that they are stored."""
+    try:
+        await broker.send_many(QUEUE, [redrive.broker.Message(bytes(size), id=message_id) for message_id in ids])
+    except StorageFull:
+        diary.write("full")
+        await asyncio.sleep(0.02)
+    else:
+        diary.write("sent", ids)
+
+
+async def consume(broker, diary, _name, should_stop):
+    """Receive messages and settle each as its id says."""
+    while not should_stop():
+        asked_at = time.monotonic()
+        try:
+            found = await broker.receive(QUEUE, max_messages=TOGETHER, wait=0.2)
+        except StorageFull:
+            diary.write("full")
+            await asyncio.sleep(0.02)
+            continue
+        diary.write("received", [one.id for one in found], at=asked_at)
+        await asyncio.gather(*(settle(diary, one) for one in found))
+
+
+async def settle(diary, delivery):
+    """Complete most messages, dead-letter some, give some back once."""
+    fate = zlib.crc32(delivery.id.encode()) % 10
+    try:
+        if fate == 0:
+            diary.write("burying", [delivery.id])
+            await delivery.dead_letter("Torture")
+            diary.write("buried", [delivery.id])
+        elif fate == 1 and delivery.delivery_count == 1:
+            await delivery.abandon()
+        else:
+            diary.write("completing", [delivery.id])
+            await delivery.complete()
+            diary.write("completed", [delivery.id])
+    except LockLost:
+        diary.write("lost", [delivery.id])
+    except StorageFull:
+        diary.write("full")
+
+
+async def compete(broker, diary, name, should_stop):
+    """Send, receive and complete in a queue of one's own; note how long the longest wait was."""
+    queue, worst, done = f"own-{name}", 0.0, 0
+    await broker.declare(queue)
+    diary.write("ready")
+    while not should_stop():
+        began = time.monotonic()
+        await broker.send(queue, b"mine")
+        worst = max(worst, time.monotonic() - began)
+        (delivery,) = await broker.receive(queue)
+        await delivery.complete()
+        done += 1
+    diary.write("done", [done])
+    diary.write("worst", [f"{worst:.6f}"])
+
+
+async def main(role, path, diary, name):
+    """Play a role until it is told to stop."""
+    stop = Path(path).with_name("stop")
+    play = {"producer": produce, "consumer": consume, "competitor": compete}[role]
+    async with redrive.connect(f"sqlite:///{path}") as broker:
+        await play(broker, Diary(diary), name, stop.exists)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
