@@ -4,11 +4,13 @@
 How a page says what to do with a block, in the words after its opening fence:
 
 - ``python`` runs alone, in an empty directory; a ``text`` block right after it is exactly what it prints.
-- ``python continues`` goes on where the block before it stopped, with the same names and files.
-- ``sh`` holds ``redrive`` commands that succeed; ``sh no-run`` is for the others, such as ``pip install``.
+- ``sh`` holds ``redrive`` commands that succeed; a ``text`` block right after it is what they print, 80 columns wide.
+- ``python continues`` and ``sh continues`` go on where the block before stopped, with the same names and files.
+- ``sh no-run`` is for other commands, such as ``pip install``.
 - ``toml`` and ``xml`` that define policies are loaded.
 """
 
+import os
 import re
 import shlex
 import subprocess
@@ -26,7 +28,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
-RUN = {"python", "python continues", "sh", "toml", "xml"}
+STEPS = {"python", "python continues", "sh", "sh continues"}
+RUN = STEPS | {"toml", "xml"}
 SHOWN = {"text", "sh no-run", "json", "mermaid"}
 
 WITHOUT_SLEEPING = """
@@ -53,15 +56,39 @@ class Block(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A Python block and, if the page shows it, what it prints."""
+    """A block that is run and, if the page shows it, what it prints."""
 
     block: Block
     prints: str | None
 
-    def run(self, namespace: dict[str, object]) -> None:
-        """Run the block; tracebacks point into the page."""
-        source = "\n" * self.block.line + self.block.text
-        exec(compile(source, self.block.page, "exec"), namespace)  # noqa: S102 - our own pages
+    def run(self, namespace: dict[str, object], capsys) -> str:
+        """Run the block; return what it printed."""
+        if self.block.info.startswith("sh"):
+            return "".join(ran_command(self.block, command) for command in commands(self.block))
+        source = "\n" * self.block.line + self.block.text  # so that tracebacks point into the page
+        with no_sleep():
+            exec(compile(source, self.block.page, "exec"), namespace)  # noqa: S102 - our own pages
+        return capsys.readouterr().out
+
+
+def ran_command(block: Block, command: str) -> str:
+    """Run a ``redrive`` command in the current directory; return what it printed."""
+    program, *arguments = shlex.split(command, comments=True)
+    assert program == "redrive", f"{block}: only redrive commands are run; mark the block `sh no-run`"
+    ran = subprocess.run(
+        [sys.executable, "-m", "redrive.cli", *arguments],
+        env=os.environ | {"COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+    return ran.stdout
+
+
+def unpadded(text: str) -> list[str]:
+    """Return the lines without the blanks at their ends, which nobody sees."""
+    return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
 def blocks(page: Path, text: str) -> Iterator[Block]:
@@ -73,12 +100,12 @@ def blocks(page: Path, text: str) -> Iterator[Block]:
 
 
 def stories(found: list[Block]) -> Iterator[list[Step]]:
-    """Group Python blocks with those that continue them: a story shares its names and its directory."""
+    """Group blocks that are run with those that continue them: a story shares its names and its directory."""
     story: list[Step] = []
     for block, after in zip(found, [*found[1:], None], strict=True):
-        if block.info not in ("python", "python continues"):
+        if block.info not in STEPS:
             continue
-        if story and (block.info == "python" or block.page != story[-1].block.page):
+        if story and (not block.info.endswith("continues") or block.page != story[-1].block.page):
             yield story
             story = []
         shown = after is not None and after.info == "text" and after.follows
@@ -102,26 +129,13 @@ BLOCKS = [block for page in PAGES for block in blocks(page, page.read_text())]
 
 
 @pytest.mark.parametrize("story", list(stories(BLOCKS)), ids=lambda story: str(story[0].block))
-def test_python_runs_and_prints_what_the_page_says(story, tmp_path, monkeypatch, capsys):
+def test_a_page_runs_and_prints_what_it_says(story, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
-    with no_sleep():
-        for step in story:
-            step.run(namespace)
-            printed = capsys.readouterr().out
-            if step.prints is not None:
-                assert printed.rstrip() == step.prints.rstrip(), str(step.block)
-
-
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.info == "sh"], ids=str)
-def test_commands_succeed(block, tmp_path):
-    for command in commands(block):
-        program, *arguments = shlex.split(command, comments=True)
-        assert program == "redrive", f"{block}: only redrive commands are run; mark the block `sh no-run`"
-        ran = subprocess.run(
-            [sys.executable, "-m", "redrive.cli", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+    for step in story:
+        printed = step.run(namespace, capsys)
+        if step.prints is not None:
+            assert unpadded(printed) == unpadded(step.prints), str(step.block)
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if defines_policies(block)], ids=str)
