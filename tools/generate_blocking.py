@@ -95,9 +95,9 @@ class BlockingSession:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.release()
+        self._portal.run(self._inner.__aexit__(kind, error, traceback))
 
     def release(self) -> None:
         """Give it back, and what you have received and not settled."""

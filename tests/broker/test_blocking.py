@@ -90,3 +90,15 @@ def test_a_broker_that_cannot_open_leaves_no_thread_behind(tmp_path):
     with pytest.raises(Exception, match="folder"), connect_blocking(f"sqlite:///{tmp_path}/no/such/folder/x.db"):
         pass
     assert not [thread for thread in threads() if thread.name == "redrive-portal"]
+
+
+def test_what_goes_wrong_in_a_session_is_not_hidden_by_its_end(broker):
+    broker.declare("steps", requires_session=True)
+    broker.send("steps", Message(b"1", session_id="A"))
+
+    def give_back_and_fail(session):
+        session.release()  # so that giving it back at the end fails too
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), broker.accept_session("steps") as session:
+        give_back_and_fail(session)

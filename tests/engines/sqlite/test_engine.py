@@ -109,3 +109,16 @@ async def test_a_send_is_on_the_disk_when_it_is_acknowledged(engine, tmp_path):
     other = sqlite3.connect(tmp_path / "queues.db")
     assert other.execute("SELECT id FROM messages").fetchall() == [("1",)]
     other.close()
+
+
+async def test_one_look_sees_one_moment(engine, tmp_path):
+    def read(reader):
+        counts = []
+        for _ in range(2):
+            counts += reader.execute("SELECT count(*) FROM queues").fetchone()
+            other = sqlite3.connect(tmp_path / "queues.db", isolation_level=None)
+            other.execute("DELETE FROM queues")
+            other.close()
+        return counts
+
+    assert await engine._read(read) == [2, 2]

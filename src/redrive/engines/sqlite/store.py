@@ -476,7 +476,8 @@ class Store:
             queue = self.queues.by_id(queue_id)
             self.woken.add(queue.name)
             limit_here = queue.settings.max_delivery_count
-            spent = [row[0] for row in due if row[1] == queue_id and row[3] >= limit_here]
+            locks = [row for row in due if row[1] == queue_id and row[2] != State.SCHEDULED]
+            spent = [row[0] for row in locks if row[3] >= limit_here]
             self._bury_over_delivered(queue, spent)
             buried += len(spent)
         return buried
