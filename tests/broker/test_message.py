@@ -71,3 +71,9 @@ def test_a_received_message_shows_what_it_carries():
     received = Received(sent, "orders", 3, State.LOCKED, datetime(2026, 1, 4, tzinfo=UTC), 1)
     assert (received.body, received.id, received.headers) == (b"body", "7", {"a": 1})
     assert Received(Message(b""), "orders", 3, State.READY, datetime(2026, 1, 4, tzinfo=UTC), 0).id == ""
+
+
+def test_a_plain_message_is_the_same_as_one_that_was_checked():
+    assert Message.plain(b"x", "1") == Message(b"x", id="1")
+    assert repr(Message.plain(b"x", "1")) == repr(Message(b"x", id="1"))
+    assert Message.plain(b"x", "1").headers is not Message.plain(b"x", "2").headers

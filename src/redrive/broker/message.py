@@ -14,6 +14,8 @@ HeaderValue: TypeAlias = str | int | float | bool | None
 Headers: TypeAlias = Mapping[str, HeaderValue]
 
 _LONGEST_TEXT = 1_024
+_TEXTS = ("content_type", "subject", "correlation_id", "reply_to", "to", "session_id")
+_NO_TEXTS = (None,) * len(_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,13 @@ class Message:
     def __post_init__(self) -> None:
         if not isinstance(self.body, bytes):
             raise InvalidMessage("body", type(self.body).__name__, "must be bytes; encode it first")
-        for name in ("id", "content_type", "subject", "correlation_id", "reply_to", "to", "session_id"):
-            text = getattr(self, name)
-            if text is not None:
-                _check_text(name, text)
+        if self.id is not None:
+            _check_text("id", self.id)
+        texts = (self.content_type, self.subject, self.correlation_id, self.reply_to, self.to, self.session_id)
+        if texts != _NO_TEXTS:  # mostly there are none, and this is made for every message
+            for name, text in zip(_TEXTS, texts, strict=True):
+                if text is not None:
+                    _check_text(name, text)
         if self.ttl is not None:
             try:
                 object.__setattr__(self, "ttl", duration.seconds("ttl", self.ttl))
@@ -59,6 +64,19 @@ class Message:
                 raise InvalidMessage(error.setting, error.value, error.allowed) from None
         if self.headers:
             check_headers(self.headers)
+
+    @classmethod
+    def plain(cls, body: bytes, message_id: str) -> "Message":
+        """Return a message that is nothing but a body and an id, both of which were checked when it was sent."""
+        message = object.__new__(cls)
+        fill = object.__setattr__
+        fill(message, "body", body)
+        fill(message, "id", message_id)
+        for name in _TEXTS:
+            fill(message, name, None)
+        fill(message, "ttl", None)
+        fill(message, "headers", {})
+        return message
 
     @property
     def ttl_s(self) -> float | None:

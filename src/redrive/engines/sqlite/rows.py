@@ -62,6 +62,8 @@ def dead_letter_json(reason: str, description: str, source: str) -> str:
 
 def message_of(message_id: str, properties: str | None, body: bytes) -> Message:
     """Return the message that a row holds."""
+    if properties is None and type(body) is bytes and type(message_id) is str:
+        return Message.plain(body, message_id)
     if properties is None:
         return Message(body, id=message_id)
     return Message(body, id=message_id, **json.loads(properties))
