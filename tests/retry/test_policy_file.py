@@ -357,11 +357,6 @@ def test_the_source_documents_own_file_is_read():
     }
 
 
-def test_the_file_in_these_tests_is_the_source_documents():
-    for seed in Path("/work/shared/seeds").glob("001*.txt"):  # only where the source document is at hand
-        assert "\n".join(THE_SOURCE_DOCUMENTS_OWN.split()) in "\n".join(seed.read_text(encoding="utf-8").split())
-
-
 def xml(inside, attributes=""):
     return parse_xml(f"<RetryPolicyConfiguration {attributes}>\n{inside}\n</RetryPolicyConfiguration>")
 
