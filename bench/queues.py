@@ -25,6 +25,8 @@ from queue_claims import claims, table_of_claims
 from queue_subjects import DISTRIBUTIONS, EVERYBODY, PersistQueue, Raw, RawCoalescer, Redrive
 from report import Table, as_markdown, as_text, machine, write_between_marks
 
+from redrive.worker import Worker
+
 BODY = bytes(range(256))
 DISTURBED = "\nTHE MACHINE WAS BUSY WITH OTHER THINGS: neither figures nor verdicts can be trusted. Measure again.\n"
 BATCH = 100
@@ -292,8 +294,6 @@ def measure_memory(effort, folder):
 
 async def handle_all(subject, count):
     """Let a worker with an empty handler and 64 at once handle all messages; return messages per second."""
-    from redrive.worker import Worker  # noqa: PLC0415 - only here
-
     done, handled = asyncio.Event(), 0
     worker = Worker()
 
