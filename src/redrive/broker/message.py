@@ -79,6 +79,12 @@ class Message:
         return message
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is nothing but a body and an id."""
+        texts = (self.content_type, self.subject, self.correlation_id, self.reply_to, self.to, self.session_id)
+        return texts == _NO_TEXTS and self.ttl is None and not self.headers
+
+    @property
     def ttl_s(self) -> float | None:
         """The time to live in seconds."""
         return None if self.ttl is None else float(self.ttl)  # type: ignore[arg-type]  # __post_init__ made it a number

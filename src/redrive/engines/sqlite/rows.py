@@ -25,6 +25,8 @@ _TEXTS = ("content_type", "subject", "correlation_id", "reply_to", "to", "sessio
 
 def properties_of(message: Message) -> str | None:
     """Return everything about a message that has no column, as JSON; None if there is nothing."""
+    if message.is_plain:
+        return None
     told: dict[str, Any] = {name: value for name in _TEXTS if (value := getattr(message, name)) is not None}
     if message.ttl is not None:
         told["ttl"] = message.ttl
