@@ -38,7 +38,6 @@ _FULL = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 _READ = f"SELECT {rows.COLUMNS} FROM messages m JOIN bodies b USING (sequence) "  # noqa: S608 - our own columns
 _DUE_COLUMNS = "sequence, queue, state, delivery_count"
-_LOCK = (State.LOCKED.value, State.DEFERRED_LOCKED.value)
 
 
 class Store:
