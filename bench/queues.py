@@ -46,7 +46,9 @@ class Effort(NamedTuple):
     handled: int  # messages, by the worker
 
 
-FULL = Effort(rounds=9, batches=50, cycles=40, calls=300, deep=1_000_000, latencies=400, passing=100_000, handled=5_000)
+FULL = Effort(
+    rounds=9, batches=50, cycles=40, calls=1_000, deep=1_000_000, latencies=400, passing=100_000, handled=5_000
+)
 QUICK = Effort(rounds=2, batches=10, cycles=6, calls=50, deep=5_000, latencies=30, passing=5_000, handled=500)
 
 

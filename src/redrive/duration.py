@@ -33,13 +33,12 @@ def seconds(setting: str, value: "Duration", *, zero: bool = False) -> float:
     Raises:
         InvalidSetting: it is negative, not finite, longer than a year, or no length of time.
     """
-    allowed = f"must be {'0' if zero else 'more than 0'} to {LONGEST:,.0f} seconds, or a timedelta"
     number = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise InvalidSetting(setting, value, allowed)
-    if not (0.0 if zero else 5e-324) <= number <= LONGEST:  # also refuses NaN, which compares false
-        raise InvalidSetting(setting, value, allowed)
-    return float(number)
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if is_number and (0.0 if zero else 5e-324) <= number <= LONGEST:  # refuses NaN too, which compares false
+        return float(number)
+    allowed = f"must be {'0' if zero else 'more than 0'} to {LONGEST:,.0f} seconds, or a timedelta"
+    raise InvalidSetting(setting, value, allowed)
 
 
 def parse(setting: str, text: object) -> float:

@@ -191,9 +191,9 @@ class Broker:
             wait: how long to wait for the first.
             delete: take them out for good at once. What then happens to them is your affair alone.
         """
-        limit = check_max_messages(max_messages)
-        found = await self._waited(queue, wait, lambda: self._engine.lock_next(queue, limit, delete=delete))
-        return [Delivery(received, self._engine) for received in found]
+        engine, limit = self._engine, check_max_messages(max_messages)
+        found = await self._waited(queue, wait, lambda: engine.lock_next(queue, limit, delete=delete))
+        return [Delivery(received, engine) for received in found]
 
     async def receive_deferred(self, queue: str, sequences: Sequence[int]) -> list[Delivery]:
         """Receive deferred messages by their sequence numbers: all of them, or none.
@@ -280,12 +280,13 @@ class Broker:
     async def _waited(self, queue: str, wait: duration.Duration, ask: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Ask again and again until there is something, or the time is over."""
         patience = duration.seconds("wait", wait, zero=True)
+        found = await ask()
+        if found or not patience:
+            return found
         ends_at = self._clock.monotonic() + patience
-        while not (found := await ask()):
-            left = ends_at - self._clock.monotonic()
-            if left <= 0:
-                break
+        while not found and (left := ends_at - self._clock.monotonic()) > 0:
             await self._engine.wait(queue, left)
+            found = await ask()
         return found
 
     def _instant(self, at: datetime | duration.Duration) -> datetime:
@@ -315,6 +316,8 @@ class Broker:
 
 def as_message(payload: Payload, new_id: Callable[[], str] = random_id) -> Message:
     """Return a message with an id for what is to be sent; a text becomes UTF-8."""
+    if type(payload) is bytes and new_id is random_id:
+        return Message.plain(payload, random_id())
     if isinstance(payload, Message):
         return payload if payload.id is not None else replace(payload, id=new_id())
     if isinstance(payload, str):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A received message and the four things that can be done with it."""
 
-import secrets
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -15,7 +15,7 @@ from redrive.errors import LockLost
 
 def random_id() -> str:
     """Return an id that no other message has."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def named(effect: Effect, new_id: Callable[[], str] = random_id) -> Effect:
@@ -102,7 +102,7 @@ class Delivery:
 
     async def complete(self, *also: Effect) -> list[Outcome]:
         """Remove it: it is done. What is to be done with it, such as sends, happens in the same transaction."""
-        return (await self._engine.apply([Complete(self.lock), *(named(effect) for effect in also)]))[1:]
+        return (await self._engine.apply([Complete(self.lock), *map(named, also)]))[1:]
 
     async def abandon(self, delay: duration.Duration = 0.0, *, headers: Headers | None = None) -> None:
         """Give it back, to be delivered again: at once, or after a delay. Id, order and delivery count stay."""

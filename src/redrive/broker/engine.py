@@ -75,7 +75,8 @@ def check_queue_name(name: str) -> str:
 
 def check_max_messages(value: int) -> int:
     """Return how many messages one call may bring, if it is a number of messages."""
-    _check_whole("max_messages", value, 1, 10_000)
+    if type(value) is not int or not 1 <= value <= 10_000:
+        _check_whole("max_messages", value, 1, 10_000)
     return value
 
 

@@ -69,13 +69,11 @@ class Message:
     def plain(cls, body: bytes, message_id: str) -> "Message":
         """Return a message that is nothing but a body and an id, both of which were checked when it was sent."""
         message = object.__new__(cls)
-        fill = object.__setattr__
-        fill(message, "body", body)
-        fill(message, "id", message_id)
-        for name in _TEXTS:
-            fill(message, name, None)
-        fill(message, "ttl", None)
-        fill(message, "headers", {})
+        _fill_body(message, body)
+        _fill_id(message, message_id)
+        _fill_headers(message, {})
+        for fill in _fill_rest:
+            fill(message, None)
         return message
 
     @property
@@ -88,6 +86,10 @@ class Message:
     def ttl_s(self) -> float | None:
         """The time to live in seconds."""
         return None if self.ttl is None else float(self.ttl)  # type: ignore[arg-type]  # __post_init__ made it a number
+
+
+_fill_body, _fill_id, _fill_headers = (getattr(Message, name).__set__ for name in ("body", "id", "headers"))
+_fill_rest = [getattr(Message, name).__set__ for name in (*_TEXTS, "ttl")]
 
 
 @dataclass(frozen=True, slots=True)

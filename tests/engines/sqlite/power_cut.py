@@ -163,22 +163,24 @@ class Connection:
         return self._real.in_transaction
 
     def execute(self, sql, values=()):
-        return Result(self._real, lambda: self._real.execute(sql, values))
+        return Result(self._real, sql, [values])
 
     def executemany(self, sql, values):
-        return Result(self._real, lambda: self._real.executemany(sql, values))
+        return Result(self._real, sql, values)
 
     def close(self):
         self._real.close()
 
 
 class Result:
-    """A cursor that counts what it changed."""
+    """A cursor that counts what it changed, without what triggers did."""
 
-    def __init__(self, connection, run):
-        before = connection.total_changes()
-        self._cursor = run()
-        self.rowcount = connection.total_changes() - before
+    def __init__(self, connection, sql, rows):
+        self.rowcount = 0
+        for values in rows:
+            before = connection.total_changes()
+            self._cursor = connection.execute(sql, values)
+            self.rowcount += connection.changes() if connection.total_changes() > before else 0
         self.lastrowid = connection.last_insert_rowid()
 
     def fetchone(self):

@@ -6,9 +6,11 @@ import sqlite3
 
 import pytest
 
-from redrive.broker import Capabilities, Complete, Message, QueueSettings, Send
+from redrive.broker import Cancel, Capabilities, Complete, Message, QueueSettings, Send
+from redrive.clock import utc
 from redrive.engines.sqlite import SqliteEngine
-from redrive.errors import InvalidSetting, UsageError
+from redrive.engines.sqlite.rows import SMALL_BODY_BYTES
+from redrive.errors import InvalidSetting, StorageDamaged, UsageError
 from redrive.testing import ManualClock
 
 
@@ -58,16 +60,69 @@ async def test_a_closed_file_is_one_file(tmp_path):
 
 
 async def test_bodies_go_with_their_messages(engine):
-    await engine.apply([Send("orders", Message(b"x", id=f"{number}", ttl=10)) for number in range(20)])
+    large = bytes(SMALL_BODY_BYTES + 1)
+    await engine.apply([Send("orders", Message(large, id=f"{number}", ttl=10)) for number in range(20)])
     held = await engine.lock_next("orders", 5)
     await engine.apply([Complete(one.lock) for one in held])
     await engine.lock_next("orders", 5, delete=True)
     engine._clock.advance(100)
     await engine.upkeep()
-    await engine.apply([Send("orders", Message(b"x", id="last"))])
+    (later,) = await engine.apply([Send("orders", Message(large, id="later"), utc(engine._clock.time() + 60))])
+    await engine.apply([Cancel("orders", later)])
+    assert engine._reader.execute("SELECT count(*) FROM bodies").fetchone() == (0,)
+    await engine.apply([Send("orders", Message(large, id="last"))])
     await engine.delete("orders")
     for table in ("messages", "bodies", "sessions", "seen_ids"):
         assert engine._reader.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table  # noqa: S608
+
+
+async def test_a_body_is_in_its_row_as_long_as_it_is_small(engine):
+    sizes = [0, 1, SMALL_BODY_BYTES, SMALL_BODY_BYTES + 1, 100_000]
+    await engine.apply([Send("orders", Message(bytes(size), id=f"{size}")) for size in sizes])
+    apart = engine._reader.execute("SELECT length(body) FROM bodies ORDER BY 1").fetchall()
+    assert apart == [(SMALL_BODY_BYTES + 1,), (100_000,)]
+    assert [len(one.body) for one in await engine.peek("orders", 10)] == sizes
+    assert [len(one.body) for one in await engine.lock_next("orders", 10)] == sizes
+
+
+async def test_a_message_whose_body_is_gone_is_damaged_and_not_passed_over(engine):
+    await engine.apply([Send("orders", Message(bytes(100_000), id="large"))])
+    engine._store.connection.execute("DELETE FROM bodies")
+    with pytest.raises(StorageDamaged, match="message 1 in 'orders' is damaged"):
+        await engine.lock_next("orders", 1)
+
+
+async def test_the_disk_is_waited_for_unless_nothing_is_done_but_locking(engine):
+    sync = {0: "off", 1: "normal", 2: "full"}
+    seen = []
+
+    async def note(awaited):
+        found = await awaited
+        seen.append(sync[pragma(engine, "synchronous")[0]])
+        return found
+
+    await note(engine.apply([Send("orders", Message(b"x", id=f"{number}")) for number in range(3)]))
+    held = await note(engine.lock_next("orders", 1))
+    await note(engine.apply([Complete(held[0].lock)]))
+    await note(engine.lock_next("orders", 1))
+    await note(engine.lock_next("orders", 1, delete=True))
+    assert seen == ["full", "normal", "full", "normal", "full"]
+
+
+async def test_a_lock_that_shares_a_transaction_with_a_send_waits_for_the_disk(engine):
+    await engine.lock_next("orders", 1)
+    await asyncio.gather(engine.lock_next("orders", 1), engine.apply([Send("orders", Message(b"x", id="one"))]))
+    assert pragma(engine, "synchronous")[0] == 2
+
+
+async def test_what_another_process_sends_is_not_numbered_again(engine, tmp_path):
+    other = SqliteEngine(tmp_path / "queues.db", clock=engine._clock)
+    await other.open()
+    found = []
+    for turn in range(6):
+        found += await (other if turn % 2 else engine).apply([Send("orders", Message(b"x", id=f"{turn}"))])
+    await other.close()
+    assert found == [1, 2, 3, 4, 5, 6]
 
 
 async def test_looking_while_others_work_never_shows_a_message_twice_or_not_at_all(engine):

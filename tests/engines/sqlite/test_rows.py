@@ -55,20 +55,21 @@ def test_a_reason_comes_back_even_with_half_of_a_surrogate_pair(reason, descript
     stored = rows.dead_letter_json(reason, description + "\ud800", "orders")
     stored.encode()
     row = (1, State.READY, None, None, 0, 0.0, None, "id", None, stored, b"")
-    assert rows.received(row, "orders/$dead").dead_letter == DeadLetterInfo(reason, description + "\ud800", "orders")
+    assert rows.seen(row, "orders/$dead").dead_letter == DeadLetterInfo(reason, description + "\ud800", "orders")
 
 
 def test_due_means_another_thing_in_every_state():
-    row = [7, State.LOCKED, 60.0, 99, 2, 1.0, 1e300, "id", None, None, b"x"]
-    locked = rows.received(tuple(row), "orders")
+    row = [7, State.READY, None, None, 2, 1.0, 1e300, "id", None, None, b"x"]
+    (locked,) = rows.locked([tuple(row)], "orders", State.LOCKED, 99, 60.0)
+    assert (locked.state, locked.delivery_count) == (State.LOCKED, 3)
     assert (locked.lock, locked.locked_until, locked.due_at) == (
         Lock("orders", 7, 99),
         datetime(1970, 1, 1, 0, 1, tzinfo=UTC),
         None,
     )
     assert locked.expires_at.year == 9_999
-    row[1], row[3] = State.SCHEDULED, None
-    scheduled = rows.received(tuple(row), "orders")
+    row[1], row[2] = State.SCHEDULED, 60.0
+    scheduled = rows.seen(tuple(row), "orders")
     assert (scheduled.lock, scheduled.locked_until, scheduled.due_at) == (
         None,
         None,

@@ -2,14 +2,16 @@
 """The schema comes about by numbered migrations, whoever is there at the same time."""
 
 import contextlib
+import json
 import re
 import sqlite3
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 
-from redrive.broker import QueueSettings
+from redrive.broker import Complete, Message, QueueSettings, Send
 from redrive.engines.sqlite import SqliteEngine, schema
 from redrive.errors import SchemaMismatch
 
@@ -68,6 +70,32 @@ async def test_a_fresh_schema_is_the_one_that_was_migrated_step_by_step(tmp_path
         with contextlib.closing(sqlite3.connect(tmp_path / "steps.db", isolation_level=None)) as connection:
             schema.migrate(connection)
     assert objects(tmp_path / "steps.db") == objects(tmp_path / "fresh.db")
+
+
+async def test_messages_of_every_older_schema_are_still_there(tmp_path, monkeypatch):
+    everything = schema.MIGRATIONS
+    for count in range(1, len(everything)):
+        path = tmp_path / f"{count}.db"
+        with (
+            monkeypatch.context() as patch,
+            contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection,
+        ):
+            patch.setattr(schema, "MIGRATIONS", everything[:count])
+            schema.migrate(connection)
+            settings = json.dumps(asdict(QueueSettings()))
+            connection.execute("INSERT INTO queues VALUES (1, 'orders', NULL, ?, 0, 0)", (settings,))
+            connection.execute(
+                "INSERT INTO messages (sequence, queue, state, delivery_count, enqueued_at, id)"
+                " VALUES (5, 1, 0, 0, 0, 'old')"
+            )
+            connection.execute("INSERT INTO bodies VALUES (5, x'0102')")
+        engine = SqliteEngine(path)
+        await engine.open()
+        (old,) = await engine.lock_next("orders", 1)
+        assert (old.id, old.body) == ("old", b"\x01\x02")
+        await engine.apply([Complete(old.lock)])
+        assert await engine.apply([Send("orders", Message(b"", id="new"))]) == [6]
+        await engine.close()
 
 
 async def test_a_schema_from_the_future_is_refused_and_left_alone(tmp_path):

@@ -37,17 +37,11 @@ class Conflict(Exception):
 class ApplyRequest(Request[list[Outcome]]):
     """A list of effects, all or nothing; ``inside`` is the user's own part of the transaction."""
 
-    __slots__ = ("effects", "inside")
-
     def __init__(self, effects: Sequence[Effect], inside: Callable[[Any], object] | None = None) -> None:
-        super().__init__()
         self.effects = effects
         self.inside = inside
-
-    @property
-    def is_the_users(self) -> bool:
-        """Whether it has a part of the user's own."""
-        return self.inside is not None
+        self.is_the_users = inside is not None
+        self.is_single = inside is None and len(effects) == 1
 
     def run(self, store: Store, now: float) -> list[Outcome]:
         """Do it alone."""
@@ -59,8 +53,6 @@ class ApplyRequest(Request[list[Outcome]]):
 class LockRequest(Request[list[Received]]):
     """A receiver who waits for messages."""
 
-    __slots__ = ("_give_back", "delete", "limit", "queue", "session")
-
     def __init__(
         self,
         queue: str,
@@ -70,11 +62,10 @@ class LockRequest(Request[list[Received]]):
         *,
         delete: bool,
     ) -> None:
-        super().__init__()
         self.queue = queue
         self.limit = limit
         self.session = session
-        self.delete = delete
+        self.delete = self.needs_sync = delete
         self._give_back = give_back
 
     def run(self, store: Store, now: float) -> list[Received]:
@@ -97,10 +88,7 @@ class LockRequest(Request[list[Received]]):
 class OtherRequest(Request[T]):
     """Anything else: a function of the store and the time."""
 
-    __slots__ = ("_do",)
-
     def __init__(self, do: Callable[[Store, float], T]) -> None:
-        super().__init__()
         self._do = do
 
     def run(self, store: Store, now: float) -> T:
@@ -110,7 +98,7 @@ class OtherRequest(Request[T]):
 
 def run_group(store: Store, group: Sequence[Any], now: float) -> None:
     """Do a group in the transaction that is open; raise ``Conflict`` if it has to be done one by one."""
-    if len(group) == 1 and not group[0].is_the_users:
+    if len(group) == 1 and group[0].is_single:
         group[0].result = group[0].run(store, now)  # nobody else to spare: if it fails, the transaction is undone
         return
     applies = [request for request in group if type(request) is ApplyRequest and request.inside is None]
@@ -127,8 +115,8 @@ def run_group(store: Store, group: Sequence[Any], now: float) -> None:
 
 def run_one_by_one(store: Store, group: Sequence[Any], now: float) -> None:
     """Do a group in the transaction that is open, so that each request succeeds or fails by itself."""
-    store.queues.forget()  # the transaction that was undone may have changed them
-    store.queues.refresh(store.connection)
+    store.forget()  # the transaction that was undone may have changed what it remembers
+    store.begin()
     for request in group:
         request.error = None
         run_alone(store, request, now)
@@ -143,7 +131,7 @@ def run_alone(store: Store, request: Any, now: float) -> None:  # noqa: ANN401 -
         if _is_faulty(store, error):
             raise
         store.connection.execute("ROLLBACK TO alone")
-        store.queues.forget()
+        store.queues.forget()  # what was undone may have changed them; numbers it used stay unused
         store.queues.refresh(store.connection)
         request.error = error
     store.connection.execute("RELEASE alone")

@@ -2,6 +2,7 @@
 """Messages as rows, and rows as messages."""
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -13,9 +14,12 @@ Row: TypeAlias = tuple[Any, ...]
 
 COLUMNS = (
     "m.sequence, m.state, m.due, m.token, m.delivery_count, m.enqueued_at, m.expires, m.id, m.properties,"
-    " m.dead_letter, b.body"
+    " m.dead_letter, coalesce(m.body, (SELECT body FROM bodies WHERE sequence = m.sequence))"
 )
 """What ``received`` reads, in its order."""
+
+SMALL_BODY_BYTES = 1_024
+"""Up to this size a body is in its message's row: writing it anew with each lock costs less than a row of its own."""
 
 _LAST_INSTANT = datetime(9_999, 12, 31, tzinfo=UTC).timestamp()
 """A message may expire later than that; no ``datetime`` can say so."""
@@ -71,35 +75,52 @@ def message_of(message_id: str, properties: str | None, body: bytes) -> Message:
     return Message(body, id=message_id, **json.loads(properties))
 
 
-def received(row: Row, queue: str) -> Received:
+def locked(found: Iterable[Row], queue: str, state: State, token: int, until: float) -> list[Received]:
+    """Return messages that have just been locked, from rows of ``COLUMNS`` as they were before."""
+    locked_until = _instant(until)
+    return [
+        _received(row, queue, state, row[4] + 1, Lock(queue, row[0], token), locked_until=locked_until) for row in found
+    ]
+
+
+def taken(found: Iterable[Row], queue: str) -> list[Received]:
+    """Return messages that have just been taken out, from rows of ``COLUMNS`` as they were before."""
+    return [_received(row, queue, State.READY, row[4] + 1) for row in found]
+
+
+def seen(row: Row, queue: str) -> Received:
     """Return a message as it is in its queue, from a row of ``COLUMNS``."""
+    return _received(row, queue, State(row[1]), row[4], due_at=row[2] if row[1] == State.SCHEDULED else None)
+
+
+def _received(
+    row: Row,
+    queue: str,
+    state: State,
+    delivery_count: int,
+    lock: Lock | None = None,
+    *,
+    locked_until: datetime | None = None,
+    due_at: float | None = None,
+) -> Received:
+    sequence, _, _, _, _, enqueued_at, expires, message_id, properties, dead_letter, body = row
     try:
-        return _received(row, queue)
+        return Received(
+            message_of(message_id, properties, body),
+            queue,
+            sequence,
+            state,
+            datetime.fromtimestamp(enqueued_at, UTC),
+            delivery_count,
+            lock,
+            locked_until,
+            None if due_at is None else _instant(due_at),
+            None if expires is None else _instant(expires),
+            None if dead_letter is None else DeadLetterInfo(*json.loads(dead_letter)),
+        )
     except (TypeError, ValueError, OverflowError) as error:
-        raise StorageDamaged(f"message {row[0]} in {queue!r} is damaged; restore a backup ({error})") from error
+        raise StorageDamaged(f"message {sequence} in {queue!r} is damaged; restore a backup ({error})") from error
 
 
-def _received(row: Row, queue: str) -> Received:
-    sequence, state, due, token, count, enqueued_at, expires, message_id, properties, dead_letter, body = row
-    is_locked = token is not None
-    return Received(
-        message=message_of(message_id, properties, body),
-        queue=queue,
-        sequence=sequence,
-        state=State(state),
-        enqueued_at=_utc(enqueued_at),
-        delivery_count=count,
-        lock=Lock(queue, sequence, token) if is_locked else None,
-        locked_until=_instant(due) if is_locked else None,
-        due_at=_instant(due) if state == State.SCHEDULED else None,
-        expires_at=_instant(expires),
-        dead_letter=DeadLetterInfo(*json.loads(dead_letter)) if dead_letter else None,
-    )
-
-
-def _instant(seconds: float | None) -> datetime | None:
-    return None if seconds is None else _utc(min(seconds, _LAST_INSTANT))
-
-
-def _utc(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(min(seconds, _LAST_INSTANT), UTC)

@@ -4,6 +4,7 @@
 import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import count
 
 from redrive.broker import lifecycle
 from redrive.broker.engine import Abandon, Cancel, DeadLetter, Defer, Send, SessionLock, SetSessionState
@@ -21,9 +22,6 @@ from redrive.errors import (
     SessionRequired,
 )
 
-_USE_GRANULARITY_S = 1.0
-"""How exactly a queue's last use is stored; writing it with every message would cost a fifth of a send."""
-
 _AT_ONCE = 1_000
 """How many ended locks, due messages and expired messages one receive sees to; the rest is for upkeep."""
 
@@ -33,10 +31,14 @@ _PAGES_TO_CLEAR = 10
 _WORTH_A_RANGE = 4
 """From how many rows on one statement over a range is cheaper than one for each."""
 
-_PLAIN = "INSERT INTO messages (sequence, queue, state, delivery_count, enqueued_at, id) VALUES (?, ?, 0, 0, ?, ?)"
-_FULL = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PLAIN = (
+    "INSERT INTO messages (sequence, queue, state, delivery_count, enqueued_at, id, body) VALUES (?, ?, 0, 0, ?, ?, ?)"
+)
+_FULL = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
-_READ = f"SELECT {rows.COLUMNS} FROM messages m JOIN bodies b USING (sequence) "  # noqa: S608 - our own columns
+_READ = f"SELECT {rows.COLUMNS} FROM messages m "  # noqa: S608 - our own columns
+_NEXT = _READ + "WHERE m.queue = ? AND m.state = 0 ORDER BY m.sequence LIMIT ?"
+_LOCK = "UPDATE messages SET state = 2, due = ?, token = ?, delivery_count = delivery_count + 1 WHERE "
 _DUE_COLUMNS = "sequence, queue, state, delivery_count"
 
 
@@ -53,13 +55,31 @@ class Store:
         self.connection = connection
         self.queues = Queues()
         self.woken: set[str] = set()
+        self._tokens = count(secrets.randbits(62))  # no other process has begun anywhere near
+        self._data_version = -1
+        self._last_sequence = 0
+
+    def begin(self) -> None:
+        """Learn, at the beginning of a transaction, what everything in it goes by, unless nobody else changed it."""
+        self.woken.clear()
+        (data_version,) = self.connection.execute("PRAGMA data_version").fetchone()
+        if data_version != self._data_version:
+            last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
+            self._last_sequence = last[0] if last else 0
+            self.queues.refresh(self.connection)
+            self._data_version = data_version
+
+    def forget(self) -> None:
+        """Learn everything anew next time: a transaction was undone."""
+        self._data_version = -1
+        self.queues.forget()
 
     # --- sending
 
     def send(self, sends: Sequence[Send], now: float) -> list[int | None]:
         """Store messages; return their sequence numbers, None for each duplicate."""
         outcomes: list[int | None] = []
-        sequence = self._last_sequence()
+        sequence = self._last_sequence
         plain: list[tuple[object, ...]] = []
         full: list[tuple[object, ...]] = []
         bodies: list[tuple[int, bytes]] = []
@@ -71,13 +91,17 @@ class Store:
                 continue
             sequence += 1
             outcomes.append(sequence)
+            body: bytes | None = effect.message.body
+            if len(effect.message.body) > rows.SMALL_BODY_BYTES:
+                bodies.append((sequence, effect.message.body))
+                body = None
             if properties is None and effect.at is None and queue.is_plain:
                 self.woken.add(queue.name)
-                plain.append((sequence, queue.id, now, effect.message.id))
+                plain.append((sequence, queue.id, now, effect.message.id, body))
             else:
-                full.append(self._row(sequence, queue, effect, properties, now))
-            bodies.append((sequence, effect.message.body))
+                full.append((*self._row(sequence, queue, effect, properties, now), body))
             self._touch(queue, now)
+        self._last_sequence = sequence
         self._insert(plain, full, bodies)
         return outcomes
 
@@ -94,10 +118,6 @@ class Store:
             self.connection.executemany(_FULL, full)
         if bodies:
             self.connection.executemany("INSERT INTO bodies VALUES (?, ?)", bodies)
-
-    def _last_sequence(self) -> int:
-        found = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
-        return found[0] if found else 0
 
     def _checked_properties(self, queue: QueueRow, effect: Send) -> str | None:
         if effect.message.id is None:
@@ -151,7 +171,6 @@ class Store:
         delete = "DELETE FROM messages WHERE sequence = ? AND queue = ? AND state = 1 AND due > ?"
         if self.connection.execute(delete, key).rowcount == 0:
             raise MessageNotFound(effect.queue, effect.sequence, "scheduled")
-        self.connection.execute("DELETE FROM bodies WHERE sequence = ?", key[:1])
 
     # --- settling
 
@@ -163,7 +182,6 @@ class Store:
             deleted = self.connection.executemany(delete, keys).rowcount
         except OverflowError:  # a number that is nobody's
             return False
-        self.connection.executemany("DELETE FROM bodies WHERE sequence = ?", [(key[0],) for key in keys])
         return deleted == len(keys)
 
     def abandon(self, effect: Abandon, now: float) -> None:
@@ -232,9 +250,7 @@ class Store:
         self._bury(queue, sequences, lifecycle.MAX_DELIVERY_COUNT_EXCEEDED, text)
 
     def _drop(self, sequences: Sequence[int]) -> None:
-        keys = [(sequence,) for sequence in sequences]
-        self.connection.executemany("DELETE FROM messages WHERE sequence = ?", keys)
-        self.connection.executemany("DELETE FROM bodies WHERE sequence = ?", keys)
+        self.connection.executemany("DELETE FROM messages WHERE sequence = ?", [(sequence,) for sequence in sequences])
 
     # --- receiving
 
@@ -244,16 +260,15 @@ class Store:
         if not found:
             return []
         until = now + queue.settings.lock_duration if session is None else self._session_until(queue, session)
-        token = secrets.randbits(63)
+        token = next(self._tokens)
         self._mark_locked(queue, found, until, token, session)
-        return [rows.received((row[0], State.LOCKED, until, token, row[4] + 1, *row[5:]), queue.name) for row in found]
+        return rows.locked(found, queue.name, State.LOCKED, token, until)
 
     def _mark_locked(
         self, queue: QueueRow, found: Sequence[rows.Row], until: float, token: int, session: SessionLock | None
     ) -> None:
-        update = "UPDATE messages SET state = 2, due = ?, token = ?, delivery_count = delivery_count + 1 WHERE "
         if len(found) < _WORTH_A_RANGE:
-            self.connection.executemany(update + "sequence = ?", [(until, token, row[0]) for row in found])
+            self.connection.executemany(_LOCK + "sequence = ?", [(until, token, row[0]) for row in found])
             return
         # they are the first that are ready, so they are neighbours in the index, and one statement finds them all
         where = "queue = ? AND state = 0 AND sequence BETWEEN ? AND ?"
@@ -261,13 +276,13 @@ class Store:
         if session is not None:
             where += " AND session = ?"
             keys.append(session.session_id)
-        self.connection.execute(update + where, keys)
+        self.connection.execute(_LOCK + where, keys)
 
     def take(self, queue: QueueRow, limit: int, now: float, session: SessionLock | None = None) -> list[Received]:
         """Take the next messages that are ready out of the queue for good."""
         found = self._next_live(queue, limit, now, session)
         self._drop([row[0] for row in found])
-        return [rows.received((*row[:4], row[4] + 1, *row[5:]), queue.name) for row in found]
+        return rows.taken(found, queue.name)
 
     def _next_live(self, queue: QueueRow, limit: int, now: float, session: SessionLock | None) -> list[rows.Row]:
         """Return the next rows that may be delivered; those that may not are put where they belong on the way."""
@@ -277,12 +292,12 @@ class Store:
         maximum = queue.settings.max_delivery_count
         for _ in range(_PAGES_TO_CLEAR):
             found = self._next_ready(queue, limit, session)
-            expired = [row[0] for row in found if row[6] is not None and row[6] <= now]
-            spent = [row[0] for row in found if row[4] >= maximum and not (row[6] is not None and row[6] <= now)]
-            if not expired and not spent:
+            over = [row for row in found if row[4] >= maximum or (row[6] is not None and row[6] <= now)]
+            if not over:
                 return found
+            expired = [row[0] for row in over if row[6] is not None and row[6] <= now]
             self._expire(queue, expired)
-            self._bury_over_delivered(queue, spent)
+            self._bury_over_delivered(queue, [row[0] for row in over if row[0] not in expired])
         self.expire_due(now, _AT_ONCE)  # there are many: upkeep will see to the rest
         return self._next_ready(queue, limit, session, live_at=now)
 
@@ -290,6 +305,8 @@ class Store:
         self, queue: QueueRow, limit: int, session: SessionLock | None, live_at: float | None = None
     ) -> list[rows.Row]:
         """Return the next rows that are ready; with ``live_at`` only those that may be delivered."""
+        if session is None and live_at is None:
+            return self.connection.execute(_NEXT, (queue.id, limit)).fetchall()
         where = "m.queue = ? AND m.state = 0"
         keys: list[object] = [queue.id]
         if session is not None:
@@ -329,16 +346,13 @@ class Store:
         return row
 
     def _locked_deferred(self, queue: QueueRow, found: Sequence[rows.Row], now: float) -> list[Received]:
-        until, token = now + queue.settings.lock_duration, secrets.randbits(63)
+        until, token = now + queue.settings.lock_duration, next(self._tokens)
         self.connection.executemany(
             "UPDATE messages SET state = 4, due = ?, token = ?, delivery_count = delivery_count + 1 WHERE sequence = ?",
             [(until, token, row[0]) for row in found],
         )
         self._touch(queue, now)
-        return [
-            rows.received((row[0], State.DEFERRED_LOCKED, until, token, row[4] + 1, *row[5:]), queue.name)
-            for row in found
-        ]
+        return rows.locked(found, queue.name, State.DEFERRED_LOCKED, token, until)
 
     def renew(self, lock: Lock, now: float) -> float | None:
         """Lengthen a lock; return when it ends now, None if it had ended already."""
@@ -368,7 +382,7 @@ class Store:
         chosen = session_id if session_id is not None else self._free_session(queue, now)
         if chosen is None:
             return None
-        until, token = now + queue.settings.lock_duration, secrets.randbits(63)
+        until, token = now + queue.settings.lock_duration, next(self._tokens)
         locked = self.connection.execute(
             "INSERT INTO sessions (queue, session, token, locked_until) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (queue, session) DO UPDATE SET token = excluded.token, locked_until = excluded.locked_until"
@@ -513,7 +527,7 @@ class Store:
             queue.name
             for queue in self.queues.all()
             if queue.settings.auto_delete_on_idle is not None
-            and self._used_at(queue) + queue.settings.auto_delete_on_idle + _use_granularity_s(queue) <= now
+            and self._used_at(queue) + queue.settings.auto_delete_on_idle + queue.use_granularity_s <= now
         ]
         for name in idle:
             self.delete_queue(name)
@@ -522,9 +536,6 @@ class Store:
     def delete_queue(self, name: str) -> None:
         """Delete a queue, its dead-letter queue, and all they hold."""
         for queue_id in self.queues.remove(self.connection, name):
-            self.connection.execute(
-                "DELETE FROM bodies WHERE sequence IN (SELECT sequence FROM messages WHERE queue = ?)", (queue_id,)
-            )
             for table in ("messages", "sessions", "seen_ids"):
                 self.connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue_id,))  # noqa: S608 - our tables
         self.woken.add(name)
@@ -536,11 +547,6 @@ class Store:
         return used_at
 
     def _touch(self, queue: QueueRow, now: float) -> None:
-        if now - queue.used_at >= _use_granularity_s(queue) or now < queue.used_at:
+        if now - queue.used_at >= queue.use_granularity_s or now < queue.used_at:
             queue.used_at = now
             self.connection.execute("UPDATE queues SET used_at = ? WHERE id = ?", (now, queue.id))
-
-
-def _use_granularity_s(queue: QueueRow) -> float:
-    idle = queue.settings.auto_delete_on_idle
-    return _USE_GRANULARITY_S if idle is None else min(_USE_GRANULARITY_S, idle / 10)

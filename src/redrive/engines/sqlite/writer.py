@@ -19,8 +19,8 @@ T = TypeVar("T")
 _FAST_S = 0.002
 """A lone request may hold up the event loop for this long; a disk that takes longer gets a thread."""
 
-_IN_A_ROW = 8
-"""How many requests a lone caller has done before everybody else has a turn."""
+_A_WHILE_S = 0.004
+"""How long a lone caller's requests, one after another, hold up the event loop before everybody else has a turn."""
 
 
 @types.coroutine
@@ -32,18 +32,19 @@ def _a_turn() -> Generator[None, None, None]:
 class Request(Generic[T]):
     """Something to be done in a transaction, and the caller who waits for it."""
 
-    __slots__ = ("error", "future", "result", "task")
+    task: "asyncio.Task[Any] | None" = None
+    future: "asyncio.Future[T] | None" = None
+    result: T | None = None
+    error: Exception | None = None
 
-    def __init__(self) -> None:
-        self.task: asyncio.Task[Any] | None = None
-        self.future: asyncio.Future[T] | None = None
-        self.result: T | None = None
-        self.error: Exception | None = None
+    is_the_users = False
+    """Whether it runs code of the user, whose errors are his to see as they are."""
 
-    @property
-    def is_the_users(self) -> bool:
-        """Whether it runs code of the user, whose errors are his to see as they are."""
-        return False
+    needs_sync = True
+    """Whether it must not be undone by a power cut."""
+
+    is_single = True
+    """Whether it is one thing, so that there is nothing to be done together."""
 
     def abandoned(self) -> None:
         """The caller was cancelled while it was being done. What it did stands, unless this undoes it."""
@@ -69,7 +70,7 @@ class Writer:
         self._is_scheduled = False
         self._is_busy = False
         self._loner: asyncio.Task[Any] | None = None
-        self._in_a_row = 0
+        self._held_s = 0.0
         self._cost_s = 0.0
         self._groups: SimpleQueue[list[Any] | None] = SimpleQueue()
         self._thread: Thread | None = None
@@ -80,8 +81,7 @@ class Writer:
         """Have a request done with the next group; return its result."""
         task = asyncio.current_task()
         if task is not None and task is self._loner and self._is_idle() and self._run_now([request]):
-            self._in_a_row += 1
-            if self._in_a_row >= _IN_A_ROW:
+            if self._held_s >= _A_WHILE_S:
                 await self._give_a_turn(request)
             if request.error is not None:
                 raise request.error
@@ -139,7 +139,7 @@ class Writer:
         began = self._monotonic()
         if not self._run(group, False):  # noqa: FBT003 - do not wait: this is the event loop
             return False
-        self._note_cost(began)
+        self._held_s += self._note_cost(began)
         self._after()
         return True
 
@@ -153,7 +153,7 @@ class Writer:
             raise
         finally:
             self._is_busy = False
-            self._in_a_row = 0
+            self._held_s = 0.0
             self._go_on()
 
     def _work(self) -> None:
@@ -187,6 +187,8 @@ class Writer:
         else:
             self._idle.set()
 
-    def _note_cost(self, began: float) -> None:
+    def _note_cost(self, began: float) -> float:
         # a moving average, quick to notice that a disk is slow and quick to forget one bad moment
-        self._cost_s += 0.2 * (self._monotonic() - began - self._cost_s)
+        taken = self._monotonic() - began
+        self._cost_s += 0.2 * (taken - self._cost_s)
+        return taken
