@@ -66,9 +66,10 @@ def interleaved(samplers, effort, progress):
 
 
 def rotated(names, run, runs):
-    """Return the names in this run's order, so that nobody is always first after the same neighbour's noise."""
+    """Return the names in this run's order: everybody begins some time, and nobody always follows the same neighbour."""
     first = run * len(names) // runs
-    return names[first:] + names[:first]
+    order = names[first:] + names[:first]
+    return order[::-1] if run % 2 else order
 
 
 def _calls_for(sample, sample_ns):

@@ -145,11 +145,12 @@ async def opened(kind, folder):
 
 
 async def one_rate(run, kind, folder, effort):
-    """Measure one subject once, with a clean heap."""
+    """Measure one subject once, with a clean heap and a disk that has nothing left to write for others."""
     async with opened(kind, folder) as subject:
         await subject.send(BODY)  # whatever is done at the first call only
         await subject.complete(await subject.receive())
         gc.collect()
+        os.sync()
         return await run(subject, effort)
 
 

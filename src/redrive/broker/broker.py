@@ -148,7 +148,7 @@ class Broker:
 
     async def send(self, queue: str, message: Payload) -> int | None:
         """Send a message; return its sequence number, or None if it was recognised as a duplicate."""
-        return (await self.send_many(queue, [message]))[0]
+        return (await self._engine.apply([Send(queue, as_message(message, self._new_id))]))[0]
 
     async def send_many(self, queue: str, messages: Iterable[Payload]) -> list[int | None]:
         """Send messages, all or none; return their sequence numbers."""

@@ -9,7 +9,7 @@ from itertools import count
 from redrive.broker import lifecycle
 from redrive.broker.engine import Abandon, Cancel, DeadLetter, Defer, Send, SessionLock, SetSessionState
 from redrive.broker.lifecycle import State
-from redrive.broker.message import Headers, Lock, Received
+from redrive.broker.message import Headers, Lock, Message, Received
 from redrive.clock import utc
 from redrive.engines.sqlite import rows
 from redrive.engines.sqlite.queues import QueueRow, Queues
@@ -84,20 +84,20 @@ class Store:
         full: list[tuple[object, ...]] = []
         bodies: list[tuple[int, bytes]] = []
         for effect in sends:
-            queue = self.queues.get(effect.queue)
-            properties = self._checked_properties(queue, effect)
+            queue, message = self.queues.get(effect.queue), effect.message
+            properties = self._checked_properties(queue, message)
             if self._is_duplicate(queue, effect, now):
                 outcomes.append(None)
                 continue
             sequence += 1
             outcomes.append(sequence)
-            body: bytes | None = effect.message.body
-            if len(effect.message.body) > rows.SMALL_BODY_BYTES:
-                bodies.append((sequence, effect.message.body))
+            body: bytes | None = message.body
+            if len(message.body) > rows.SMALL_BODY_BYTES:
+                bodies.append((sequence, message.body))
                 body = None
             if properties is None and effect.at is None and queue.is_plain:
                 self.woken.add(queue.name)
-                plain.append((sequence, queue.id, now, effect.message.id, body))
+                plain.append((sequence, queue.id, now, message.id, body))
             else:
                 full.append((*self._row(sequence, queue, effect, properties, now), body))
             self._touch(queue, now)
@@ -119,14 +119,14 @@ class Store:
         if bodies:
             self.connection.executemany("INSERT INTO bodies VALUES (?, ?)", bodies)
 
-    def _checked_properties(self, queue: QueueRow, effect: Send) -> str | None:
-        if effect.message.id is None:
+    def _checked_properties(self, queue: QueueRow, message: Message) -> str | None:
+        if message.id is None:
             raise InvalidMessage("id", None, "must be there: the broker names messages, an engine does not")
-        properties = rows.properties_of(effect.message)
-        size = rows.size_of(effect.message, properties)
+        properties = rows.properties_of(message)
+        size = rows.size_of(message, properties)
         if size > queue.settings.max_message_bytes:
             raise MessageTooLarge(queue.name, size, queue.settings.max_message_bytes)
-        if queue.settings.requires_session and effect.message.session_id is None:
+        if queue.settings.requires_session and message.session_id is None:
             raise SessionRequired(queue.name, "give the message a session_id")
         return properties
 
