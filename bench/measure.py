@@ -66,7 +66,7 @@ def interleaved(samplers, effort, progress):
 
 
 def rotated(names, run, runs):
-    """Return the names in this run's order: everybody begins some time, and nobody always follows the same neighbour."""
+    """Return the names in this run's order: everybody begins some time, and has several neighbours."""
     first = run * len(names) // runs
     order = names[first:] + names[:first]
     return order[::-1] if run % 2 else order
