@@ -54,12 +54,13 @@ torture: $(VENV)/ready ## run the long races and crash loops
 bench: $(VENV)-bench/ready ## measure Redrive beside its peers
 	@$(VENV)-bench/bin/python bench/retry.py
 	@$(VENV)-bench/bin/python bench/queues.py
+	@$(VENV)-bench/bin/python bench/queues.py --engine postgres
 
 .PHONY: lock
 lock: ## pin the development tools anew; UPGRADE=1 moves them to their newest versions
 	@$(call new_environment,.venv-lock)
 	@.venv-lock/bin/python $(PIP_INSTALL) uv
-	@$(call compile,dev,--extra cli --extra otel)
+	@$(call compile,dev,--extra cli --extra otel --extra postgres)
 	@$(call compile,bench,--constraint requirements/dev.txt)
 	@rm -rf .venv-lock
 

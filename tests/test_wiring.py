@@ -19,7 +19,7 @@ from redrive.wiring import connect
         "sqlite:///",
         "sqlite://orders.db",
         "sqlite://host/orders.db",
-        "postgres://host/db",
+        "mysql://host/db",
         "SQLITE",
         None,
         7,

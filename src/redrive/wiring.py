@@ -2,15 +2,22 @@
 """Putting the parts together: the only place that knows which engines there are."""
 
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from redrive.broker import BlockingBroker, Broker, Engine
 from redrive.clock import Clock, system_clock
-from redrive.errors import InvalidSetting
+from redrive.errors import InvalidSetting, MissingExtra
 
 __all__ = ["connect", "connect_blocking"]
 
-_FORMS = "must be sqlite:///relative.db, sqlite:////absolute.db or sqlite:///:memory:"
+_FORMS = "must be sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory: or postgresql://user@host/database"
+_LIBPQ_OPTIONS = (
+    *("application_name", "client_encoding", "connect_timeout", "database", "dbname", "host", "krbsrvname"),
+    *("lock_timeout", "options", "passfile", "password", "port", "search_path", "service", "servicefile"),
+    *("sslcert", "sslcrl", "sslkey", "sslmode", "sslnegotiation", "sslpassword", "sslrootcert"),
+    *("statement_timeout", "target_session_attrs", "user"),
+)
+_POSTGRES_OPTIONS = {"schema": str, "pool_size": int, "acquire_timeout": float, "statement_cache_size": int}
 
 
 def connect(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0) -> Broker:
@@ -19,7 +26,9 @@ def connect(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0)
     Args:
         url: ``sqlite:///orders.db`` for a file beside the program, ``sqlite:////var/lib/orders.db`` for one elsewhere,
             ``sqlite:///:memory:`` for queues that end with the process. ``?synchronous=normal`` gives up durability in
-            a power cut for speed.
+            a power cut for speed. ``postgresql://user@host/database`` for queues that many processes share; beside
+            PostgreSQL's own options it takes ``schema``, ``pool_size``, ``acquire_timeout`` and
+            ``statement_cache_size``.
         clock: where time comes from.
         upkeep_every: how often, in seconds, what nobody asks for is looked after.
     """
@@ -38,7 +47,12 @@ def connect_blocking(url: str, *, clock: Clock = system_clock, upkeep_every: flo
 
 
 def _engine(url: str, clock: Clock) -> Engine:
-    parts = urlsplit(url) if isinstance(url, str) else None
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+    except ValueError:
+        parts = None
+    if parts is not None and parts.scheme in ("postgresql", "postgres"):
+        return _postgres(parts, clock)
     if parts is None or parts.scheme != "sqlite" or parts.netloc or len(parts.path) < 2:
         raise InvalidSetting("url", url, _FORMS)
     from redrive.engines.sqlite import SqliteEngine
@@ -48,3 +62,31 @@ def _engine(url: str, clock: Clock) -> Engine:
         if name != "synchronous":
             raise InvalidSetting("url", url, f"has an unknown option {name!r}; there is: synchronous")
     return SqliteEngine(unquote(parts.path[1:]), clock=clock, **options)
+
+
+def _postgres(parts: SplitResult, clock: Clock) -> Engine:
+    try:
+        from redrive.engines.postgres import PostgresEngine
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise MissingExtra("PostgreSQL", "postgres") from error
+    hidden = f"{parts.scheme}://…{parts.path}"  # there may be a password in it
+    options: dict[str, Any] = {}
+    theirs = []
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name in _LIBPQ_OPTIONS:
+            theirs.append((name, value))
+            continue
+        if name not in _POSTGRES_OPTIONS:
+            known = ", ".join(_POSTGRES_OPTIONS)
+            raise InvalidSetting(
+                "url", hidden, f"has an unknown option {name!r}; there are PostgreSQL's own and {known}"
+            )
+        try:
+            options[name] = _POSTGRES_OPTIONS[name](value)
+        except ValueError:
+            raise InvalidSetting("url", hidden, f"has {name}={value!r}, which must be a number") from None
+    if any(name == "port" and not value.replace(",", "").isdigit() for name, value in theirs):
+        raise InvalidSetting("url", hidden, "has a port that is no number")
+    return PostgresEngine(urlunsplit(parts._replace(query=urlencode(theirs))), clock=clock, **options)

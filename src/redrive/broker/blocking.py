@@ -97,14 +97,20 @@ class BlockingBroker:
         """
         self._portal.run(self._inner.cancel(queue, sequence))
 
-    def apply(self, *effects: Effect, inside: Callable[[Any], object] | None = None) -> list[Outcome]:
+    def apply(
+        self, *effects: Effect, inside: Callable[[Any], object] | None = None, within: object | None = None
+    ) -> list[Outcome]:
         """Do several things in one transaction, all or nothing; return the sequence numbers of what was sent.
 
         Args:
             effects: what to do: ``Send``, ``Complete``, ``Abandon``, ``Defer``, ``DeadLetter``, ``Cancel``.
             inside: your own part of the transaction, a function of the database's connection, where the engine is one.
+                On PostgreSQL it is a coroutine function, and the connection is asyncpg's.
+            within: a connection with a transaction of yours, of which this becomes part: on PostgreSQL, one of asyncpg
+                or psycopg, or a connection or session of SQLAlchemy. It is done when you commit. ``Send`` and
+                ``Complete`` only.
         """
-        return self._portal.run(self._inner.apply(*effects, inside=inside))
+        return self._portal.run(self._inner.apply(*effects, inside=inside, within=within))
 
     def receive(
         self, queue: str, *, max_messages: int = 1, wait: duration.Duration = 0.0, delete: bool = False

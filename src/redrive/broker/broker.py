@@ -30,7 +30,7 @@ from redrive.broker.lifecycle import State, dead_letter_queue
 from redrive.broker.message import Message, Received
 from redrive.broker.session import Session
 from redrive.clock import Clock, pause, system_clock, utc
-from redrive.errors import InvalidSetting, QueueConflict, RedriveError
+from redrive.errors import InvalidSetting, QueueConflict, RedriveError, UsageError
 
 Payload: TypeAlias = Message | bytes | str
 """What can be sent: a message, or just its body."""
@@ -166,17 +166,27 @@ class Broker:
         """
         await self.apply(Cancel(queue, sequence))
 
-    async def apply(self, *effects: Effect, inside: Callable[[Any], object] | None = None) -> list[Outcome]:
+    async def apply(
+        self, *effects: Effect, inside: Callable[[Any], object] | None = None, within: object | None = None
+    ) -> list[Outcome]:
         """Do several things in one transaction, all or nothing; return the sequence numbers of what was sent.
 
         Args:
             effects: what to do: ``Send``, ``Complete``, ``Abandon``, ``Defer``, ``DeadLetter``, ``Cancel``.
             inside: your own part of the transaction, a function of the database's connection, where the engine is one.
+                On PostgreSQL it is a coroutine function, and the connection is asyncpg's.
+            within: a connection with a transaction of yours, of which this becomes part: on PostgreSQL, one of asyncpg
+                or psycopg, or a connection or session of SQLAlchemy. It is done when you commit. ``Send`` and
+                ``Complete`` only.
         """
         listed = [named(effect, self._new_id) for effect in effects]
-        if inside is None:
+        if inside is None and within is None:
             return await self._engine.apply(listed)
-        return await self._engine.apply(listed, inside)  # type: ignore[call-arg]  # engines that are a database
+        if within is None:
+            return await self._engine.apply(listed, inside)  # type: ignore[call-arg]  # engines that are a database
+        if not self.capabilities.joins_open_transaction:
+            raise UsageError("this engine cannot join a transaction that is open; on SQLite give your part as inside=")
+        return await self._engine.apply(listed, inside, within=within)  # type: ignore[call-arg]  # as above
 
     # --- receiving
 

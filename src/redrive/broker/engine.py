@@ -247,12 +247,14 @@ class Capabilities:
         has_sessions: whether it knows sessions.
         has_duplicate_detection: whether it recognises a message id it has seen.
         joins_user_transaction: whether a send can be part of the user's own database transaction.
+        joins_open_transaction: whether that can be one that the user has opened on a connection of his own.
     """
 
     is_transactional: bool = True
     has_sessions: bool = True
     has_duplicate_detection: bool = True
     joins_user_transaction: bool = True
+    joins_open_transaction: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,12 @@ DEAD_LETTER_SUFFIX: Final = "/$dead"
 
 MAX_DELIVERY_COUNT_EXCEEDED: Final = "MaxDeliveryCountExceeded"
 TTL_EXPIRED: Final = "TTLExpiredException"
+EXPIRED_TEXT: Final = "its time to live was over before it was received"
+
+
+def over_delivered_text(max_delivery_count: int) -> str:
+    """Return what a person is told of a message that died of too many deliveries."""
+    return f"delivered {max_delivery_count} times and never completed"
 
 
 def dead_letter_queue(queue: str) -> str:

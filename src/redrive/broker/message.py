@@ -177,6 +177,8 @@ def check_headers(headers: Headers) -> None:
 def _check_text(name: str, text: object) -> None:
     if not isinstance(text, str) or not text or len(text) > _LONGEST_TEXT:
         raise InvalidMessage(name, text, f"must be a text of 1 to {_LONGEST_TEXT:,} characters")
+    if "\0" in text:
+        raise InvalidMessage(name, text, "must not have a NUL character: not every engine can store it")
     _check_encodable(name, text)
 
 

@@ -29,17 +29,21 @@ from redrive.broker.engine import (
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Lock, Received
 from redrive.clock import Clock, system_clock, utc
+from redrive.engines.hints import Hints
 from redrive.engines.sqlite import faults, rows
-from redrive.engines.sqlite.hints import Hints
 from redrive.engines.sqlite.requests import ApplyRequest, Conflict, LockRequest, OtherRequest, run_group, run_one_by_one
 from redrive.engines.sqlite.schema import migrate
 from redrive.engines.sqlite.store import Store
 from redrive.engines.sqlite.writer import Writer
+from redrive.engines.stored import Row
 from redrive.errors import InvalidSetting, MessageNotFound, QueueNotFound, UsageError
 
 T = TypeVar("T")
 
 _LONGEST_WAIT_S = 30.0
+_LOOK_EVERY_S = 0.1
+"""How long a message from another process may wait for a receiver in this one."""
+
 _OLDEST_SQLITE = (3, 35, 0)
 
 
@@ -71,7 +75,7 @@ class SqliteEngine:
         self._chance = chance
         self._store: Store | None = None
         self._writer = Writer(self._run, self._after_group, clock.monotonic)
-        self._hints = Hints(clock, self._look)
+        self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
         self._reader: sqlite3.Connection | None = None
         self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
         self._is_synced = True
@@ -331,7 +335,7 @@ class SqliteEngine:
         self._giving_back.add(giving)
         giving.add_done_callback(self._giving_back.discard)
 
-    async def _look(self) -> tuple[bool, float | None]:
+    async def _look(self, _queues: Sequence[str]) -> tuple[bool, float | None]:
         version, next_due = await self._read(_glance)
         has_changed, self._seen_version = version != self._seen_version, version
         return has_changed, next_due
@@ -369,10 +373,10 @@ def _upkeep(store: Store, now: float, limit: int) -> Upkeep:
 
 def _peek(reader: sqlite3.Connection, queue: str, limit: int, start: int, states: Sequence[State]) -> list[Received]:
     queue_id = _queue_id(reader, queue)
-    found: list[rows.Row] = []
+    found: list[Row] = []
     for state in states:  # the index is in order within a state
         where = "m.queue = ? AND m.state = ? AND m.sequence >= ? ORDER BY m.sequence LIMIT ?"
-        read = f"SELECT {rows.COLUMNS} FROM messages m WHERE {where}"  # noqa: S608
+        read = f"SELECT {rows.COLUMNS} FROM messages m WHERE {where}"
         found += reader.execute(read, (queue_id, state, min(start, 2**63 - 1), limit)).fetchall()
     found.sort(key=lambda row: row[0])
     return [rows.seen(row, queue) for row in found[:limit]]
@@ -398,7 +402,7 @@ def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
     return [_info(reader, row) for row in found]
 
 
-def _info(reader: sqlite3.Connection, row: rows.Row) -> QueueInfo:
+def _info(reader: sqlite3.Connection, row: Row) -> QueueInfo:
     queue_id, name, settings, created_at, used_at, dead_id = row
     counted = reader.execute(
         "SELECT state, count(*), max(sequence) FROM messages WHERE queue = ? GROUP BY state", (queue_id,)

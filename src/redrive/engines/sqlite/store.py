@@ -11,6 +11,7 @@ from redrive.broker.engine import Abandon, Cancel, DeadLetter, Defer, Send, Sess
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Headers, Lock, Message, Received
 from redrive.clock import utc
+from redrive.engines import stored
 from redrive.engines.sqlite import rows
 from redrive.engines.sqlite.queues import QueueRow, Queues
 from redrive.errors import (
@@ -36,7 +37,7 @@ _PLAIN = (
 )
 _FULL = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
-_READ = f"SELECT {rows.COLUMNS} FROM messages m "  # noqa: S608 - our own columns
+_READ = f"SELECT {rows.COLUMNS} FROM messages m "
 _NEXT = _READ + "WHERE m.queue = ? AND m.state = 0 ORDER BY m.sequence LIMIT ?"
 _LOCK = "UPDATE messages SET state = 2, due = ?, token = ?, delivery_count = delivery_count + 1 WHERE "
 _DUE_COLUMNS = "sequence, queue, state, delivery_count"
@@ -122,8 +123,8 @@ class Store:
     def _checked_properties(self, queue: QueueRow, message: Message) -> str | None:
         if message.id is None:
             raise InvalidMessage("id", None, "must be there: the broker names messages, an engine does not")
-        properties = rows.properties_of(message)
-        size = rows.size_of(message, properties)
+        properties = stored.properties_of(message)
+        size = stored.size_of(message, properties)
         if size > queue.settings.max_message_bytes:
             raise MessageTooLarge(queue.name, size, queue.settings.max_message_bytes)
         if queue.settings.requires_session and message.session_id is None:
@@ -167,7 +168,7 @@ class Store:
     def cancel(self, effect: Cancel, now: float) -> None:
         """Remove a scheduled message; one whose time has come is not scheduled any more."""
         queue = self.queues.get(effect.queue)
-        key = (rows.storable(effect.sequence), queue.id, now)
+        key = (stored.storable(effect.sequence), queue.id, now)
         delete = "DELETE FROM messages WHERE sequence = ? AND queue = ? AND state = 1 AND due > ?"
         if self.connection.execute(delete, key).rowcount == 0:
             raise MessageNotFound(effect.queue, effect.sequence, "scheduled")
@@ -219,7 +220,7 @@ class Store:
         self._bury(queue, [effect.lock.sequence], effect.reason, effect.description)
 
     def _change_headers(self, lock: Lock, properties: str | None, changes: Headers) -> None:
-        changed = rows.with_headers(properties, changes)
+        changed = stored.with_headers(properties, changes)
         self.connection.execute("UPDATE messages SET properties = ? WHERE sequence = ?", (changed, lock.sequence))
 
     def _held(self, lock: Lock, now: float) -> tuple[QueueRow, int, int, str | None]:
@@ -228,7 +229,7 @@ class Store:
         found = self.connection.execute(
             "SELECT state, delivery_count, properties FROM messages"
             " WHERE sequence = ? AND token = ? AND queue = ? AND due > ?",
-            (rows.storable(lock.sequence), rows.storable(lock.token), queue.id, now),
+            (stored.storable(lock.sequence), stored.storable(lock.token), queue.id, now),
         ).fetchone()
         if found is None:
             raise LockLost(lock.queue, lock.sequence)
@@ -236,7 +237,7 @@ class Store:
 
     def _bury(self, queue: QueueRow, sequences: Iterable[int], reason: str, description: str) -> None:
         """Make messages dead letters. They keep their numbers, stay for ever, and are counted anew."""
-        why = rows.dead_letter_json(reason, description, lifecycle.source_queue(queue.name))
+        why = stored.dead_letter_json(reason, description, lifecycle.source_queue(queue.name))
         self.connection.executemany(
             "UPDATE messages SET queue = ?, state = 0, due = NULL, token = NULL, delivery_count = 0, expires = NULL,"
             " session = NULL, dead_letter = ? WHERE sequence = ?",
@@ -245,8 +246,7 @@ class Store:
         self.woken.add(lifecycle.dead_letter_queue(queue.name))
 
     def _bury_over_delivered(self, queue: QueueRow, sequences: Iterable[int]) -> None:
-        limit = queue.settings.max_delivery_count
-        text = f"delivered {limit} times and never completed"
+        text = lifecycle.over_delivered_text(queue.settings.max_delivery_count)
         self._bury(queue, sequences, lifecycle.MAX_DELIVERY_COUNT_EXCEEDED, text)
 
     def _drop(self, sequences: Sequence[int]) -> None:
@@ -265,7 +265,7 @@ class Store:
         return rows.locked(found, queue.name, State.LOCKED, token, until)
 
     def _mark_locked(
-        self, queue: QueueRow, found: Sequence[rows.Row], until: float, token: int, session: SessionLock | None
+        self, queue: QueueRow, found: Sequence[stored.Row], until: float, token: int, session: SessionLock | None
     ) -> None:
         if len(found) < _WORTH_A_RANGE:
             self.connection.executemany(_LOCK + "sequence = ?", [(until, token, row[0]) for row in found])
@@ -284,7 +284,7 @@ class Store:
         self._drop([row[0] for row in found])
         return rows.taken(found, queue.name)
 
-    def _next_live(self, queue: QueueRow, limit: int, now: float, session: SessionLock | None) -> list[rows.Row]:
+    def _next_live(self, queue: QueueRow, limit: int, now: float, session: SessionLock | None) -> list[stored.Row]:
         """Return the next rows that may be delivered; those that may not are put where they belong on the way."""
         if queue.settings.requires_session and session is None:
             raise SessionRequired(queue.name, "accept a session and receive from it")
@@ -292,10 +292,10 @@ class Store:
         maximum = queue.settings.max_delivery_count
         for _ in range(_PAGES_TO_CLEAR):
             found = self._next_ready(queue, limit, session)
-            over = [row for row in found if row[4] >= maximum or (row[6] is not None and row[6] <= now)]
+            over = [row for row in found if row[rows.DELIVERY_COUNT] >= maximum or _is_expired(row, now)]
             if not over:
                 return found
-            expired = [row[0] for row in over if row[6] is not None and row[6] <= now]
+            expired = [row[0] for row in over if _is_expired(row, now)]
             self._expire(queue, expired)
             self._bury_over_delivered(queue, [row[0] for row in over if row[0] not in expired])
         self.expire_due(now, _AT_ONCE)  # there are many: upkeep will see to the rest
@@ -303,7 +303,7 @@ class Store:
 
     def _next_ready(
         self, queue: QueueRow, limit: int, session: SessionLock | None, live_at: float | None = None
-    ) -> list[rows.Row]:
+    ) -> list[stored.Row]:
         """Return the next rows that are ready; with ``live_at`` only those that may be delivered."""
         if session is None and live_at is None:
             return self.connection.execute(_NEXT, (queue.id, limit)).fetchall()
@@ -319,12 +319,14 @@ class Store:
 
     def lock_deferred(self, queue: QueueRow, sequences: Sequence[int], now: float) -> list[Received] | MessageNotFound:
         """Lock deferred messages by their numbers; say which is not to be had, if one is not."""
-        found: dict[int, rows.Row] = {}
+        found: dict[int, stored.Row] = {}
         spent: list[int] = []
         missing: int | None = None
         for sequence in sequences:
             row = None if sequence in found else self._deferred(queue, sequence, now)
-            if row is not None and lifecycle.has_had_its_deliveries(row[4], queue.settings.max_delivery_count):
+            if row is not None and lifecycle.has_had_its_deliveries(
+                row[rows.DELIVERY_COUNT], queue.settings.max_delivery_count
+            ):
                 spent.append(sequence)
                 row = None
             if row is None:
@@ -336,16 +338,16 @@ class Store:
             return MessageNotFound(queue.name, missing, "deferred")
         return self._locked_deferred(queue, list(found.values()), now)
 
-    def _deferred(self, queue: QueueRow, sequence: int, now: float) -> rows.Row | None:
+    def _deferred(self, queue: QueueRow, sequence: int, now: float) -> stored.Row | None:
         """Return a deferred message that may be delivered; one whose lock has just ended is deferred again."""
-        key = (rows.storable(sequence), queue.id, now)
-        lapsed = f"SELECT {_DUE_COLUMNS} FROM messages WHERE sequence = ? AND queue = ? AND state = 4 AND due <= ?"  # noqa: S608
+        key = (stored.storable(sequence), queue.id, now)
+        lapsed = f"SELECT {_DUE_COLUMNS} FROM messages WHERE sequence = ? AND queue = ? AND state = 4 AND due <= ?"
         self._release(self.connection.execute(lapsed, key).fetchall())
         where = "WHERE m.sequence = ? AND m.queue = ? AND m.state = 3 AND (m.expires IS NULL OR m.expires > ?)"
-        row: rows.Row | None = self.connection.execute(f"{_READ} {where}", key).fetchone()
+        row: stored.Row | None = self.connection.execute(f"{_READ} {where}", key).fetchone()
         return row
 
-    def _locked_deferred(self, queue: QueueRow, found: Sequence[rows.Row], now: float) -> list[Received]:
+    def _locked_deferred(self, queue: QueueRow, found: Sequence[stored.Row], now: float) -> list[Received]:
         until, token = now + queue.settings.lock_duration, next(self._tokens)
         self.connection.executemany(
             "UPDATE messages SET state = 4, due = ?, token = ?, delivery_count = delivery_count + 1 WHERE sequence = ?",
@@ -360,7 +362,7 @@ class Store:
         until = now + queue.settings.lock_duration
         renewed = self.connection.execute(
             "UPDATE messages SET due = ? WHERE sequence = ? AND token = ? AND queue = ? AND due > ?",
-            (until, rows.storable(lock.sequence), rows.storable(lock.token), queue.id, now),
+            (until, stored.storable(lock.sequence), stored.storable(lock.token), queue.id, now),
         ).rowcount
         return until if renewed else None
 
@@ -461,7 +463,7 @@ class Store:
     def release_due(self, now: float, limit: int) -> tuple[int, int]:
         """End locks that are over and bring in what is due; return how many, and how many of them had had enough."""
         due = self.connection.execute(
-            f"SELECT {_DUE_COLUMNS} FROM messages WHERE due <= ? ORDER BY due LIMIT ?",  # noqa: S608
+            f"SELECT {_DUE_COLUMNS} FROM messages WHERE due <= ? ORDER BY due LIMIT ?",
             (now, limit),
         ).fetchall()
         return len(due), self._release(due) if due else 0
@@ -472,10 +474,10 @@ class Store:
         if released < _AT_ONCE:
             return
         for name in queues:
-            due = f"SELECT {_DUE_COLUMNS} FROM messages WHERE queue = ? AND state IN (1, 2, 4) AND due <= ? LIMIT ?"  # noqa: S608
+            due = f"SELECT {_DUE_COLUMNS} FROM messages WHERE queue = ? AND state IN (1, 2, 4) AND due <= ? LIMIT ?"
             self._release(self.connection.execute(due, (self.queues.get(name).id, now, _AT_ONCE)).fetchall())
 
-    def _release(self, due: Sequence[rows.Row]) -> int:
+    def _release(self, due: Sequence[stored.Row]) -> int:
         """Make messages available, from rows of ``_DUE_COLUMNS``; return how many had had enough instead."""
         if not due:
             return 0
@@ -510,7 +512,7 @@ class Store:
         if not sequences:
             return
         if queue.settings.dead_letter_on_expiration:
-            self._bury(queue, sequences, lifecycle.TTL_EXPIRED, "its time to live was over before it was received")
+            self._bury(queue, sequences, lifecycle.TTL_EXPIRED, lifecycle.EXPIRED_TEXT)
         else:
             self._drop(sequences)
 
@@ -537,7 +539,7 @@ class Store:
         """Delete a queue, its dead-letter queue, and all they hold."""
         for queue_id in self.queues.remove(self.connection, name):
             for table in ("messages", "sessions", "seen_ids"):
-                self.connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue_id,))  # noqa: S608 - our tables
+                self.connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue_id,))
         self.woken.add(name)
 
     def _used_at(self, queue: QueueRow) -> float:
@@ -550,3 +552,8 @@ class Store:
         if now - queue.used_at >= queue.use_granularity_s or now < queue.used_at:
             queue.used_at = now
             self.connection.execute("UPDATE queues SET used_at = ? WHERE id = ?", (now, queue.id))
+
+
+def _is_expired(row: stored.Row, now: float) -> bool:
+    expires = row[rows.EXPIRES]
+    return expires is not None and expires <= now

@@ -58,7 +58,7 @@ def awkward_messages(count: int, seed: int = 20_260_104) -> Iterator[Message]:
         return random.choice([*kinds, True, False, None, 0, 1, 1.0])
 
     for number in range(count):
-        fields = {name: text() for name in TEXTS if random.random() < 0.5}
+        fields = {name: text().replace("\0", "0") for name in TEXTS if random.random() < 0.5}
         headers = {text(): value() for _ in range(random.randint(0, 4))}
         ttl = random.choice([None, 0.001, 1.0, 86_400.0])
         body = random.randbytes(random.randint(0, 200))

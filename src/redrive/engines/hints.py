@@ -6,13 +6,10 @@ A hint may be late or wrong; whatever is due is found by asking the database. No
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from redrive.clock import Clock, pause
 from redrive.errors import RedriveError
-
-_LOOK_EVERY_S = 0.1
-"""How long a message from another process may wait for a receiver in this one."""
 
 
 class Hints:
@@ -20,13 +17,17 @@ class Hints:
 
     Args:
         clock: what they wait by.
-        look: says whether another process has changed anything since it was last asked, and when the next lock ends or
-            scheduled message comes due.
+        look: says whether another process may have changed anything in these queues since it was last asked, and when
+            the next lock ends or scheduled message comes due.
+        every: how many seconds a change by another process may go unseen.
     """
 
-    def __init__(self, clock: Clock, look: Callable[[], Awaitable[tuple[bool, float | None]]]) -> None:
+    def __init__(
+        self, clock: Clock, look: Callable[[Sequence[str]], Awaitable[tuple[bool, float | None]]], every: float
+    ) -> None:
         self._clock = clock
         self._look = look
+        self._every = every
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -42,7 +43,7 @@ class Hints:
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(queue, set()).add(waiting)
         if self._looking is None:
-            self._looking = asyncio.create_task(self._look_around(), name="redrive-sqlite-hints")
+            self._looking = asyncio.create_task(self._look_around(), name="redrive-hints")
         limit = asyncio.create_task(self._clock.sleep_async(seconds))
         try:
             await asyncio.wait((waiting, limit), return_when=asyncio.FIRST_COMPLETED)
@@ -68,11 +69,12 @@ class Hints:
 
     async def _look_around(self) -> None:
         while True:
+            queues = list(self._waiting)
             try:
-                has_changed, next_due = await self._look()
+                has_changed, next_due = await self._look(queues)
             except RedriveError:  # whoever asks next hears of it; waking everybody again and again would help nobody
                 has_changed, next_due = False, None
             now = self._clock.time()
             if has_changed or (next_due is not None and next_due <= now):
-                self.wake(list(self._waiting))
-            await pause(self._clock, min(_LOOK_EVERY_S, max(0.001, (next_due or math.inf) - now)))
+                self.wake(queues)
+            await pause(self._clock, min(self._every, max(0.001, (next_due or math.inf) - now)))

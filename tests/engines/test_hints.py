@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from redrive.engines.sqlite.hints import Hints
+from redrive.engines.hints import Hints
 from redrive.errors import EngineUnavailable
 from redrive.testing import ManualClock
 
@@ -18,9 +18,9 @@ class World:
         self.looks = 0
         self.finds = []
         self.next_due = None
-        self.hints = Hints(self.clock, self.look)
+        self.hints = Hints(self.clock, self.look, 0.1)
 
-    async def look(self):
+    async def look(self, _queues):
         self.looks += 1
         found = self.finds.pop(0) if self.finds else False
         if isinstance(found, Exception):

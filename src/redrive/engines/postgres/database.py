@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: MIT
+"""Connections to PostgreSQL, and transactions whose outcome is always known.
+
+A connection that breaks while a transaction is being committed leaves it open whether it was. So every transaction
+writes a receipt, and whoever lost the answer asks for it: he inserts the same receipt. If it was there, the
+transaction was committed; if it was not, it is there now, and the transaction never can be, wherever it is on its way.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from redrive.clock import Clock, pause, system_clock
+from redrive.engines.postgres import faults
+from redrive.engines.postgres.driver import Connection
+from redrive.errors import EngineBusy, EngineUnavailable, RedriveError, UsageError
+
+T = TypeVar("T")
+
+TRIES = 5
+"""How often a transaction is done again after it was undone by a deadlock or a lost connection."""
+
+_PATIENCE_S = 30.0
+"""How long an outcome is asked for while the server does not answer."""
+
+
+class Receipt(NamedTuple):
+    """The proof that a transaction was committed, and the sequence numbers it gave."""
+
+    sequences: list[int | None]
+
+
+class Database:
+    """The connections of one engine.
+
+    Args:
+        url: where PostgreSQL is, as it understands it.
+        schema: the schema of the broker's tables, quoted.
+        pool_size: how many connections there may be.
+        acquire_timeout: seconds to wait for one that is free.
+        statement_cache_size: how many statements a connection keeps prepared; 0 behind PgBouncer in transaction mode.
+        clock: what waiting goes by and, unless it is the system's, what decides locks and due times.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        schema: str,
+        *,
+        pool_size: int,
+        acquire_timeout: float,
+        statement_cache_size: int,
+        clock: Clock,
+    ) -> None:
+        self.url = url
+        self.schema = schema
+        self.clock = clock
+        self.writer = secrets.randbits(62)
+        self._pool_size = pool_size
+        self._acquire_timeout = acquire_timeout
+        self._statement_cache_size = statement_cache_size
+        self._numbers = count(1)
+        self._outstanding: set[int] = set()
+        self._pool: Any = None
+        self.where = _without_password(url)
+
+    async def open(self) -> None:
+        """Connect once, to see that it can be done."""
+        try:
+            self._pool = await asyncpg.create_pool(
+                self.url,
+                min_size=1,
+                max_size=self._pool_size,
+                reset=_nothing,
+                timeout=10,
+                command_timeout=60,
+                statement_cache_size=self._statement_cache_size,
+                server_settings={"application_name": "redrive"},
+            )
+        except (*faults.Trouble, ValueError) as error:
+            raise faults.translated(error, self.where) from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                await asyncio.wait_for(pool.close(), 5)
+            except faults.Trouble:  # whoever still has a connection does not get to keep the program
+                pool.terminate()
+
+    @property
+    def now(self) -> float | None:
+        """The time to go by; None: the database's own."""
+        return None if self.clock is system_clock else self.clock.time()
+
+    def sql(self, text: str) -> str:
+        """Return a statement in which ``@.`` is the schema."""
+        return text.replace("@.", f"{self.schema}.")
+
+    # --- connections
+
+    async def acquire(self) -> Connection:
+        """Return a connection, to be given back with ``release``."""
+        if self._pool is None:
+            raise UsageError(f"{self.where} is not open; use it inside: async with connect(...) as broker")
+        try:
+            return await self._pool.acquire(timeout=self._acquire_timeout)
+        except TimeoutError as error:
+            told = f"all {self._pool_size} connections are busy; raise pool_size in the URL, or wait"
+            raise EngineBusy(f"{self.where}: {told}") from error
+        except faults.Trouble as error:
+            raise faults.translated(error, self.where) from error
+
+    async def release(self, connection: Connection, *, is_good: bool = True) -> None:
+        """Give a connection back; one that is not good is thrown away."""
+        if is_lost(connection):
+            return  # the pool has noticed, and taken it back
+        if not is_good:
+            connection.terminate()
+        if self._pool is not None:
+            await self._pool.release(connection)
+
+    async def connect_alone(self) -> Connection:
+        """Return a connection beside the pool, to be closed by who asked for it."""
+        try:
+            return await asyncpg.connect(
+                self.url, timeout=10, statement_cache_size=0, server_settings={"application_name": "redrive listener"}
+            )
+        except faults.Trouble as error:
+            raise faults.translated(error, self.where) from error
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[Connection]:
+        """Lend a connection for reading, or for statements that need no receipt."""
+        connection = await self.acquire()
+        is_good = False
+        try:
+            yield connection
+            is_good = True
+        except faults.Trouble as error:
+            is_good = isinstance(error, asyncpg.PostgresError) and not faults.is_connection_lost(error)
+            raise faults.translated(error, self.where) from error
+        finally:
+            await self.release(connection, is_good=is_good)
+
+    # --- transactions
+
+    async def transaction(self, do: Callable[[Any], Awaitable[T]]) -> T:
+        """Do something in a transaction of its own, once, whatever happens to the connection.
+
+        Args:
+            do: what to do with the connection; it is called again if the transaction came to nothing.
+        """
+        for _ in range(TRIES - 1):
+            try:
+                return await self._transaction(do)
+            except _Again:
+                continue
+        try:
+            return await self._transaction(do)
+        except _Again as again:
+            raise faults.translated(again.error, self.where) from again.error
+
+    async def _transaction(self, do: Callable[[Any], Awaitable[T]]) -> T:
+        connection = await self.acquire()
+        with self.numbered() as number:
+            is_good, is_committing = False, False
+            result: Any = None
+            try:
+                await connection.execute(self.sql(f"BEGIN; INSERT INTO @.receipts VALUES ({self.writer}, {number})"))
+                result = await do(connection)
+                is_committing = True
+                await connection.execute("COMMIT")
+                is_good = True
+            except RedriveError:
+                with suppress(*faults.Trouble):  # then it is thrown away, and undone by that
+                    await connection.execute("ROLLBACK")
+                    is_good = True
+                raise
+            except faults.Trouble as error:
+                if is_committing and faults.is_connection_lost(error):
+                    if await self.receipt(number) is None:
+                        raise _Again(error) from error
+                elif faults.is_connection_lost(error) or faults.is_worth_repeating(error):
+                    raise _Again(error) from error
+                else:
+                    raise faults.translated(error, self.where) from error
+            finally:
+                await self.release(connection, is_good=is_good)
+        return result  # type: ignore[no-any-return]  # what do returned
+
+    def numbered(self) -> "_Numbered":
+        """Return the number of a transaction's receipt, as a block within which it may be asked for."""
+        return _Numbered(self._outstanding, next(self._numbers))
+
+    async def receipt(self, number: int) -> Receipt | None:
+        """Say whether a transaction was committed, and make sure that it never is if it was not."""
+        began, wait = self.clock.monotonic(), 0.05
+        while True:
+            try:
+                async with self.connection() as connection:
+                    return await self._receipt(connection, number)
+            except EngineUnavailable as error:
+                if self.clock.monotonic() - began > _PATIENCE_S:
+                    told = "the connection was lost during a commit, and the server cannot be asked what became of it"
+                    raise EngineUnavailable(f"{self.where}: {told}; it may have been done") from error
+            await pause(self.clock, wait)
+            wait = min(1.0, wait * 2)
+
+    async def _receipt(self, connection: Connection, number: int) -> Receipt | None:
+        insert = "INSERT INTO @.receipts VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING number"
+        if await connection.fetchval(self.sql(insert), self.writer, number) is not None:
+            return None
+        read = "SELECT sequences FROM @.receipts WHERE writer = $1 AND number = $2"
+        return Receipt(await connection.fetchval(self.sql(read), self.writer, number) or [])
+
+    async def drop_receipts(self, connection: Connection) -> None:
+        """Remove receipts that nobody will ask for."""
+        oldest = min(self._outstanding, default=next(self._numbers))
+        await connection.execute(
+            self.sql("DELETE FROM @.receipts WHERE writer = $1 AND number < $2"), self.writer, oldest
+        )
+        await connection.execute(self.sql("DELETE FROM @.receipts WHERE at < now() - interval '1 day'"))  # of the dead
+
+
+def is_lost(connection: Connection) -> bool:
+    """Say whether a connection from the pool is gone."""
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:  # what is gone is no longer ours to ask
+        return True
+
+
+class _Again(Exception):
+    """A transaction came to nothing through no fault of its own."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Numbered:
+    """A receipt's number, while it may be asked for."""
+
+    def __init__(self, outstanding: set[int], number: int) -> None:
+        self._outstanding = outstanding
+        self._number = number
+
+    def __enter__(self) -> int:
+        self._outstanding.add(self._number)
+        return self._number
+
+    def __exit__(self, *_: object) -> None:
+        self._outstanding.discard(self._number)
+
+
+async def _nothing(_connection: Connection) -> None:
+    """Reset nothing when a connection is given back: nobody changes its settings, and it would cost a round trip."""
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    credentials, at, place = parts.netloc.rpartition("@")
+    told = [(name, value) for name, value in parse_qsl(parts.query) if name not in ("password", "sslpassword")]
+    netloc = credentials.partition(":")[0] + at + place
+    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(told, safe="/,")))

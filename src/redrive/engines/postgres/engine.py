@@ -1,0 +1,517 @@
+# SPDX-License-Identifier: MIT
+"""The shared engine: queues in PostgreSQL.
+
+Calls that are made at the same time share one round trip and one transaction, as long as they are of the kinds that are
+made all the time: sends, completions, receives. Everything else is a transaction of its own. The database's clock
+decides locks, due times and expiry, so that machines whose clocks differ agree.
+"""
+
+import asyncio
+import math
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import count
+from typing import Any, TypeVar
+
+from redrive.broker.engine import (
+    Capabilities,
+    Complete,
+    Effect,
+    Outcome,
+    QueueInfo,
+    QueueSettings,
+    Send,
+    SessionLock,
+    Upkeep,
+)
+from redrive.broker.lifecycle import State
+from redrive.broker.message import Lock, Received
+from redrive.clock import Clock, system_clock, utc
+from redrive.engines import stored
+from redrive.engines.hints import Hints
+from redrive.engines.postgres import faults
+from redrive.engines.postgres.database import TRIES, Database, is_lost
+from redrive.engines.postgres.driver import Connection, Row
+from redrive.engines.postgres.exchange import ApplyAsk, Exchange, LockAsk
+from redrive.engines.postgres.lane import Ask, Lane
+from redrive.engines.postgres.listener import Listener
+from redrive.engines.postgres.queues import Queue, Queues, settings_of
+from redrive.engines.postgres.schema import migrate
+from redrive.engines.postgres.store import COLUMNS, Store
+from redrive.engines.postgres.tidying import Tidying
+from redrive.engines.postgres.within import call_within
+from redrive.errors import (
+    InvalidSetting,
+    LockLost,
+    MessageNotFound,
+    QueueNotFound,
+    RedriveError,
+    SessionLost,
+    UsageError,
+)
+
+T = TypeVar("T")
+
+_LOOK_EVERY_S = 1.0
+"""How long a message from another process may wait for a receiver in this one when a hint was lost."""
+
+_EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in range(1, 23)) + ")"
+_ORDINARY = (Send, Complete)
+
+
+class PostgresEngine:
+    """Queues in PostgreSQL.
+
+    Args:
+        url: where it is: ``postgresql://user:password@host/database``.
+        schema: the schema of the broker's tables; it is created if it is not there.
+        pool_size: how many connections this process may have, beside one that listens.
+        acquire_timeout: seconds to wait for a connection when all are busy.
+        statement_cache_size: how many statements a connection keeps prepared; 0 behind PgBouncer in transaction mode.
+        clock: what waiting goes by. Locks, due times and expiry go by the database's clock, unless this is another than
+            the system's.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = "redrive",
+        pool_size: int = 5,
+        acquire_timeout: float = 10.0,
+        statement_cache_size: int = 100,
+        clock: Clock = system_clock,
+    ) -> None:
+        if not schema or "\0" in schema or len(schema.encode()) > 63:
+            raise InvalidSetting("schema", schema, "must be the name of a schema, 1 to 63 bytes")
+        if pool_size < 2:
+            raise InvalidSetting("pool_size", pool_size, "must be 2 or more: groups of calls have one to themselves")
+        quoted = '"' + schema.replace('"', '""') + '"'
+        self._database = Database(
+            url,
+            quoted,
+            pool_size=pool_size,
+            acquire_timeout=acquire_timeout,
+            statement_cache_size=statement_cache_size,
+            clock=clock,
+        )
+        self._clock = clock
+        self._queues = Queues(quoted)
+        self._tokens = count(secrets.randbits(62))  # no other process has begun anywhere near
+        self._lane: Lane[Any] = Lane(self._run)
+        self._connection: Any = None
+        self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
+        self._listener = Listener(self._database, self._hints.wake)
+        self._tidying = Tidying(self._database)
+        self._giving_back: set[asyncio.Future[None]] = set()
+        self._used_at: dict[int, float] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Everything."""
+        return Capabilities(joins_open_transaction=True)
+
+    # --- opening and closing
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date."""
+        await self._database.open()
+        try:
+            async with self._database.connection() as connection:
+                await migrate(connection, self._database.schema)
+                await self._queues.load(connection)
+        except BaseException:
+            await self._database.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was accepted, and disconnect."""
+        await self._hints.close()
+        await asyncio.gather(*self._giving_back, return_exceptions=True)
+        await self._lane.close()
+        await self._listener.close()
+        await self._let_go(is_good=True)
+        await self._database.close()
+
+    # --- queues
+
+    async def declare(self, name: str, settings: QueueSettings) -> bool:
+        """Create a queue and its dead-letter queue."""
+        return await self._change_queues(
+            lambda connection: self._queues.create(connection, name, settings, self._database.now)
+        )
+
+    async def update(self, name: str, settings: QueueSettings) -> None:
+        """Change a queue's settings."""
+        await self._change_queues(lambda connection: self._queues.change(connection, name, settings))
+
+    async def delete(self, name: str) -> None:
+        """Remove a queue and all it holds."""
+        await self._change_queues(lambda connection: self._queues.remove(connection, name))
+        self._wake({name})
+
+    async def _change_queues(self, change: Callable[[Any], Awaitable[T]]) -> T:
+        result = await self._database.transaction(change)
+        self._queues.version = -1  # read again when somebody needs them
+        return result
+
+    async def inspect(self, name: str | None = None) -> list[QueueInfo]:
+        """Describe queues."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(self._database.sql(_INSPECT), name)
+        if name is not None and not rows:
+            raise QueueNotFound(name)
+        return [_info(row) for row in rows]
+
+    # --- messages
+
+    async def apply(
+        self,
+        effects: Sequence[Effect],
+        inside: Callable[[Any], Awaitable[object]] | None = None,
+        *,
+        within: object | None = None,
+    ) -> list[Outcome]:
+        """Do all of it or nothing.
+
+        Args:
+            effects: what to do.
+            inside: your own part of the transaction, a coroutine function of the driver's connection; it runs first.
+            within: a connection, of asyncpg, psycopg or SQLAlchemy, whose open transaction this becomes part of.
+        """
+        if within is not None:
+            if inside is not None:
+                raise UsageError("give inside= or within=, not both: a transaction is yours or the broker's")
+            return await self._apply_within(within, effects)
+        if inside is None and all(type(effect) in _ORDINARY for effect in effects):
+            return await self._submit(ApplyAsk(effects))
+
+        async def do(store: Store) -> list[Outcome]:
+            if inside is not None:
+                await inside(store.connection)
+            return [await store.apply(effect) for effect in effects]
+
+        return await self._alone(do)
+
+    async def _apply_within(self, connection: object, effects: Sequence[Effect]) -> list[Outcome]:
+        if any(type(effect) not in _ORDINARY for effect in effects):
+            raise UsageError("only Send and Complete can be part of a transaction of yours")
+        await self._load_queues({_queue_of(effect) for effect in effects})
+        return await call_within(connection, self._database, self._listener.channel, effects, self._known)
+
+    async def lock_next(
+        self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
+    ) -> list[Received]:
+        """Lock the next messages that are ready."""
+        if session is None:
+            return await self._submit(LockAsk(queue, limit, self._give_back, delete=delete))
+        if session.queue != queue:
+            raise SessionLost(queue, session.session_id)
+        token = next(self._tokens)
+        return await self._alone(lambda store: store.lock_next(session, limit, token, delete=delete))
+
+    async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
+        """Lock deferred messages by their numbers."""
+        token = next(self._tokens)
+        found = await self._alone(lambda store: store.lock_deferred(queue, sequences, token))
+        if isinstance(found, MessageNotFound):  # not raised inside: what had had its deliveries is dead all the same
+            raise found
+        return found
+
+    async def renew(self, locks: Sequence[Lock]) -> list[datetime | None]:
+        """Lengthen locks."""
+
+        async def renew(store: Store) -> list[float | None]:
+            return [await store.renew(lock) for lock in locks]
+
+        return [None if until is None else utc(until) for until in await self._alone(renew)]
+
+    async def lock_session(self, queue: str, session_id: str | None) -> SessionLock | None:
+        """Lock a session."""
+        token = next(self._tokens)
+        return await self._alone(lambda store: store.lock_session(queue, session_id, token))
+
+    async def renew_session(self, session: SessionLock) -> SessionLock:
+        """Lengthen a session's lock."""
+        until = await self._alone(lambda store: store.renew_session(session))
+        return SessionLock(session.queue, session.session_id, session.token, utc(until), session.state)
+
+    async def release_session(self, session: SessionLock) -> None:
+        """Give a session back."""
+        await self._alone(lambda store: store.release_session(session))
+
+    async def peek(
+        self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
+    ) -> list[Received]:
+        """Look at messages in order of their numbers."""
+        chosen = list(State) if states is None else list(states)
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(
+                self._database.sql(_PEEK), queue, max(0, min(start, 2**63 - 1)), limit, [int(state) for state in chosen]
+            )
+        if not rows:
+            await self.inspect(queue)  # which raises if there is no such queue
+        return [_seen(row, queue) for row in rows]
+
+    async def upkeep(self, limit: int = 1_000) -> Upkeep:
+        """Do a bounded amount of what nobody has asked for yet."""
+        done = await self._tidying.tidy(limit)
+        if done.queues_deleted:
+            self._queues.version = -1
+        return done
+
+    async def wait(self, queue: str, seconds: float) -> None:
+        """Wait for a hint that something may be ready."""
+        self._listener.listen()
+        await self._hints.wait(queue, seconds)
+
+    # --- a transaction of its own
+
+    async def _alone(self, do: Callable[[Store], Awaitable[T]]) -> T:
+        stores: list[Store] = []
+
+        async def run(connection: Connection) -> T:
+            stores.append(Store(self._database, connection))
+            return await do(stores[-1])
+
+        result = await self._database.transaction(run)
+        self._wake(stores[-1].woken)
+        return result
+
+    def _give_back(self, locks: list[Lock]) -> None:
+        """Unlock messages whose receiver was cancelled before it got them."""
+        giving = asyncio.ensure_future(self._alone(lambda store: store.unlock(locks)))
+        self._giving_back.add(giving)
+        giving.add_done_callback(self._given_back)
+
+    def _given_back(self, giving: "asyncio.Future[None]") -> None:
+        self._giving_back.discard(giving)
+        if not giving.cancelled():
+            giving.exception()  # their locks end by themselves
+
+    def _wake(self, queues: set[str]) -> None:
+        self._tidying.forget_heads()
+        self._hints.wake(queues)
+        self._listener.tell(queues)
+
+    # --- groups
+
+    async def _submit(self, ask: Ask[T]) -> T:
+        return await self._lane.submit(ask)  # type: ignore[return-value]  # it is what its future holds
+
+    async def _run(self, group: list[Any]) -> None:
+        """Do a group in one transaction; if somebody's lock is not good, everybody by himself."""
+        if self._giving_back:  # what those before have left is there for those who come now
+            await asyncio.wait(self._giving_back)
+        try:
+            await self._exchange(group)
+        except LockLost:
+            if len(group) == 1:
+                raise
+            for ask in group:
+                with suppress(Exception):  # it was told to whom it belongs
+                    await self._run_one(ask)
+
+    async def _run_one(self, ask: Any) -> None:  # noqa: ANN401 - an ask of any kind
+        try:
+            await self._exchange([ask])
+        except Exception as error:
+            ask.fail(error)
+            raise
+
+    async def _exchange(self, group: list[Any]) -> None:
+        last: BaseException = TimeoutError()
+        for _ in range(TRIES):
+            exchange = await self._prepared([ask for ask in group if not ask.future.done()])
+            if exchange.is_empty:
+                return
+            connection = await self._held_connection()
+            with self._database.numbered() as number:
+                try:
+                    await self._call(connection, exchange, number)
+                except faults.Trouble as error:
+                    last = error
+                    if await self._came_to_something(exchange, number, error):
+                        return
+                else:
+                    return
+        raise faults.translated(last, self._database.where) from last
+
+    async def _prepared(self, group: list[Any]) -> Exchange:
+        """Put a group together; whoever asks for something impossible is told so, and left out."""
+        if self._queues.version < 0:
+            await self._load_queues(set())
+        exchange = Exchange(next(self._tokens), self._tidying.head)
+        for ask in group:
+            try:
+                exchange.add(ask, self._known)
+            except RedriveError:
+                await self._add_after_another_look(exchange, ask)
+        return exchange
+
+    async def _add_after_another_look(self, exchange: Exchange, ask: Any) -> None:  # noqa: ANN401 - an ask of any kind
+        """Before a caller is refused, see whether another process has changed the queues just now."""
+        try:
+            await self._load_queues(set())
+            exchange.add(ask, self._known)
+        except RedriveError as error:
+            ask.fail(error)
+
+    async def _call(self, connection: Connection, exchange: Exchange, number: int) -> None:
+        database = self._database
+        used = self._worth_noting(exchange.used)
+        rows = await connection.fetch(
+            database.sql(_EXCHANGE),
+            database.now,
+            self._queues.version,
+            database.writer,
+            number,
+            *exchange.values(used),
+        )
+        sequences = [row[1] for row in rows if row[0] == 0]
+        self._deliver(exchange, sequences, [row for row in rows if row[0] != 0])
+
+    def _deliver(self, exchange: Exchange, sequences: Sequence[int | None], found: Sequence[Any]) -> None:
+        self._tidying.note_heads(exchange.heads(found))
+        exchange.give(sequences, found)
+        if exchange.woken:
+            self._hints.wake(exchange.woken)
+            self._listener.tell(exchange.woken)
+
+    async def _came_to_something(self, exchange: Exchange, number: int, error: BaseException) -> bool:
+        """Find out what became of a group whose call failed; False if it is to be called again."""
+        code = faults.sqlstate(error)
+        if code == faults.LOCK_LOST:
+            lock = exchange.first_lock
+            raise LockLost(lock.queue, lock.sequence) from None
+        if code == faults.QUEUES_CHANGED:
+            self._queues.version = -1
+            return False
+        if faults.is_worth_repeating(error):
+            return False
+        if not faults.is_connection_lost(error):
+            raise faults.translated(error, self._database.where) from error
+        await self._let_go(is_good=False)
+        receipt = await self._database.receipt(number)
+        if receipt is None:
+            return False
+        self._deliver(exchange, receipt.sequences, await self._found_again(exchange))
+        return True
+
+    async def _found_again(self, exchange: Exchange) -> list[tuple[Any, ...]]:
+        """Return the messages that a group locked when its answer was lost."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(
+                self._database.sql(
+                    f"SELECT m.queue, m.sequence, m.due, m.delivery_count, {COLUMNS.partition(', ')[2]}"
+                    " FROM @.messages m WHERE m.token = $1 AND m.state = 2"
+                ),
+                exchange.token,
+            )
+        return [(exchange.place_of(row[0]), *tuple(row)[1:]) for row in rows]
+
+    def _worth_noting(self, used: set[int]) -> list[int]:
+        """Return the queues whose use has not been stored for a while."""
+        now = self._clock.time()
+        noted = [
+            queue
+            for queue in sorted(used)
+            if not 0 <= now - self._used_at.get(queue, -math.inf) < self._queues.use_granularity_s(queue)
+        ]
+        self._used_at.update(dict.fromkeys(noted, now))
+        return noted
+
+    # --- queues in memory
+
+    def _known(self, name: str) -> Queue:
+        queue = self._queues.get(name)
+        if queue is None:
+            raise QueueNotFound(name)
+        return queue
+
+    async def _load_queues(self, needed: set[str]) -> None:
+        if self._queues.version >= 0 and needed and all(self._queues.get(name) is not None for name in needed):
+            return
+        async with self._database.connection() as connection:
+            await self._queues.load(connection)
+
+    # --- the lane's own connection
+
+    async def _held_connection(self) -> Connection:
+        if self._connection is not None and is_lost(self._connection):
+            self._connection = None
+        if self._connection is None:
+            self._connection = await self._database.acquire()
+        return self._connection
+
+    async def _let_go(self, *, is_good: bool) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await self._database.release(connection, is_good=is_good)
+
+    async def _look(self, queues: Sequence[str]) -> tuple[bool, float | None]:
+        """Say when the next message comes due; whether others have changed anything is only known by asking."""
+        async with self._database.connection() as connection:
+            left = await connection.fetchval(self._database.sql(_NEXT_DUE), list(queues), self._database.now)
+        return True, None if left is None else self._clock.time() + left
+
+
+_NEXT_DUE = """
+SELECT min(d.due) - @.instant($2) FROM @.queues q,
+    LATERAL ((SELECT m.due FROM @.messages m WHERE m.queue = q.id AND m.state = 1 ORDER BY m.due LIMIT 1)
+        UNION ALL
+        (SELECT m.due FROM @.messages m WHERE m.queue = q.id AND m.state IN (2, 4) ORDER BY m.due LIMIT 1)) d
+WHERE q.name = ANY ($1)
+"""
+
+_PEEK = f"""
+SELECT f.* FROM @.queues q, unnest($4::smallint[]) AS s (state),
+    LATERAL (SELECT {COLUMNS}, m.state, m.due, m.delivery_count FROM @.messages m
+        WHERE m.queue = q.id AND m.state = s.state AND m.sequence >= $2 ORDER BY m.sequence LIMIT $3) f
+WHERE q.name = $1 ORDER BY f.sequence LIMIT $3
+"""
+
+_INSPECT = """
+SELECT q.*, coalesce(c.ready, 0) AS ready, coalesce(c.scheduled, 0) AS scheduled, coalesce(c.locked, 0) AS locked,
+    coalesce(c.deferred, 0) AS deferred, coalesce(c.last_sequence, 0) AS last_sequence,
+    (SELECT count(*) FROM @.messages m WHERE m.queue = q.dead) AS dead_letters,
+    (SELECT m.enqueued_at FROM @.messages m WHERE m.queue = q.id AND m.state = 0 ORDER BY m.sequence LIMIT 1) AS oldest
+FROM @.queues q LEFT JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE m.state = 0) AS ready, count(*) FILTER (WHERE m.state = 1) AS scheduled,
+        count(*) FILTER (WHERE m.state IN (2, 4)) AS locked, count(*) FILTER (WHERE m.state = 3) AS deferred,
+        max(m.sequence) AS last_sequence
+    FROM @.messages m WHERE m.queue = q.id) c ON true
+WHERE q.name = $1 OR ($1::text IS NULL AND q.source IS NULL) ORDER BY q.name COLLATE "C"
+"""
+
+
+def _info(row: Row) -> QueueInfo:
+    return QueueInfo(
+        name=row["name"],
+        settings=settings_of(row),
+        ready=row["ready"],
+        scheduled=row["scheduled"],
+        locked=row["locked"],
+        deferred=row["deferred"],
+        dead=row["dead_letters"],
+        last_sequence=row["last_sequence"],
+        oldest_at=None if row["oldest"] is None else utc(row["oldest"]),
+        created_at=utc(row["created_at"]),
+        used_at=utc(row["used_at"]),
+    )
+
+
+def _seen(row: Row, queue: str) -> Received:
+    state = State(row["state"])
+    due_at = row["due"] if state == State.SCHEDULED else None
+    return stored.received(tuple(row)[:7], queue, state, row["delivery_count"], due_at=due_at)
+
+
+def _queue_of(effect: Effect) -> str:
+    if isinstance(effect, Send):
+        return effect.queue
+    if isinstance(effect, Complete):
+        return effect.lock.queue
+    raise TypeError(effect)

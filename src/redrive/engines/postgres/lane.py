@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Group commit: everybody who is waiting shares one transaction, so a round trip and a sync serve them all.
+
+Callers gather while the group before them is on its way, and for one turn of the event loop. Nobody waits for company.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+A = TypeVar("A", bound="Ask[object]")
+
+_LARGEST_GROUP_BYTES = 32 * 1_048_576
+"""How much of what callers send may be in one group; it is held in memory twice on its way."""
+
+
+class Ask(Generic[T]):
+    """What a caller wants, and the caller who waits for it."""
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    @property
+    def size(self) -> int:
+        """How many bytes it sends."""
+        return 0
+
+    def give(self, result: T) -> None:
+        """Tell the caller what came of it."""
+        if self.future.done():
+            self.abandoned(result)
+        else:
+            self.future.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the caller that nothing came of it."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def abandoned(self, result: T) -> None:
+        """The caller was cancelled while it was being done. What it did stands, unless this undoes it."""
+
+
+class Lane(Generic[A]):
+    """Runs what is asked in groups, one group at a time.
+
+    Args:
+        run: does a group, and tells each of its callers what came of it.
+    """
+
+    def __init__(self, run: Callable[[list[A]], Awaitable[None]]) -> None:
+        self._run = run
+        self._pending: list[A] = []
+        self._working: asyncio.Task[None] | None = None
+
+    async def submit(self, ask: A) -> object:
+        """Have something done with the next group; return what came of it."""
+        self._pending.append(ask)
+        if self._working is None:
+            # it begins with the next turn of the event loop: whoever starts in this one is in the same group
+            self._working = asyncio.create_task(self._work(), name="redrive-postgres-lane")
+        try:
+            return await ask.future
+        except asyncio.CancelledError:
+            if ask.future.done() and not ask.future.cancelled() and ask.future.exception() is None:
+                ask.abandoned(ask.future.result())  # it was done, and cancelled before it could say so
+            raise
+
+    async def close(self) -> None:
+        """Wait until everything that was submitted is done."""
+        while self._working is not None:
+            await asyncio.wait([self._working])
+
+    async def _work(self) -> None:
+        try:
+            while group := self._next_group():
+                await self._do(group)
+        finally:
+            self._working = None
+
+    async def _do(self, group: list[A]) -> None:
+        try:
+            await self._run(group)
+        except BaseException as error:
+            for ask in group:
+                ask.fail(error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _next_group(self) -> list[A]:
+        """Take everybody who is waiting, but no more than fits, and not those who left meanwhile."""
+        group: list[A] = []
+        size = 0
+        for taken, ask in enumerate(self._pending):
+            size += ask.size
+            if group and size > _LARGEST_GROUP_BYTES:
+                self._pending = self._pending[taken:]
+                return group
+            if not ask.future.done():
+                group.append(ask)
+        self._pending = []
+        return group

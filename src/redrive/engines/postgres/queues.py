@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: MIT
+"""The queues of a PostgreSQL schema, kept in memory as long as nobody changes them."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from redrive.broker import lifecycle
+from redrive.broker.engine import QueueSettings
+from redrive.broker.lifecycle import dead_letter_queue, is_dead_letter_queue, source_queue
+from redrive.engines.postgres.driver import Connection, Row
+from redrive.engines.stored import dead_letter_json
+from redrive.errors import InvalidSetting, QueueNotFound
+
+_SETTINGS = QueueSettings.names()
+_USE_GRANULARITY_S = 1.0
+_BUMP = "UPDATE @.counters SET value = value + 1 WHERE name = 'queues_version'"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue as the engine needs it.
+
+    Attributes:
+        id: its number.
+        name: its name.
+        settings: how it behaves.
+    """
+
+    id: int
+    name: str
+    settings: QueueSettings
+
+
+class Queues:
+    """What the table ``queues`` said when its version was last seen to change."""
+
+    def __init__(self, schema: str) -> None:
+        self.version = -1
+        self._schema = schema
+        self._by_name: dict[str, Queue] = {}
+        self._granularities: dict[int, float] = {}
+
+    def get(self, name: str) -> Queue | None:
+        """Return a queue by its name; None if it was not there when they were read."""
+        return self._by_name.get(name)
+
+    def use_granularity_s(self, queue: int) -> float:
+        """Return how exactly a queue's last use is stored."""
+        return self._granularities.get(queue, _USE_GRANULARITY_S)
+
+    async def load(self, connection: Connection) -> None:
+        """Read them again."""
+        rows = await connection.fetch(
+            self._sql(
+                f"SELECT c.value AS version, q.id, q.name, {', '.join(f'q.{name}' for name in _SETTINGS)}"
+                " FROM @.counters c LEFT JOIN @.queues q ON true WHERE c.name = 'queues_version'"
+            )
+        )
+        self._by_name = {
+            row["name"]: Queue(row["id"], row["name"], settings_of(row)) for row in rows if row["name"] is not None
+        }
+        self._granularities = {
+            queue.id: min(_USE_GRANULARITY_S, queue.settings.auto_delete_on_idle / 10)
+            for queue in self._by_name.values()
+            if queue.settings.auto_delete_on_idle is not None
+        }
+        self.version = rows[0]["version"]
+
+    async def create(self, connection: Connection, name: str, settings: QueueSettings, now: float | None) -> bool:
+        """Add a queue and its dead-letter queue; False if it is there."""
+        source = await self._insert(connection, name, None, settings, now)
+        if source is None:
+            return False
+        of_dead = QueueSettings(lock_duration=settings.lock_duration, max_delivery_count=2_000)
+        dead = await self._insert(connection, dead_letter_queue(name), source, of_dead, now)
+        await connection.execute(self._sql("UPDATE @.queues SET dead = $1 WHERE id IN ($1, $2)"), dead, source)
+        await connection.execute(self._sql(_BUMP))
+        return True
+
+    async def _insert(
+        self,
+        connection: Connection,
+        name: str,
+        source: int | None,
+        settings: QueueSettings,
+        now: float | None,
+    ) -> int | None:
+        values = _columns(name, settings)
+        places = ", ".join(f"${number}" for number in range(4, 4 + len(values)))
+        found: int | None = await connection.fetchval(
+            self._sql(
+                f"INSERT INTO @.queues (name, source, created_at, used_at, {', '.join(values)})"
+                f" VALUES ($1, $2, @.instant($3), @.instant($3), {places}) ON CONFLICT (name) DO NOTHING RETURNING id"
+            ),
+            name,
+            source,
+            now,
+            *values.values(),
+        )
+        return found
+
+    async def change(self, connection: Connection, name: str, settings: QueueSettings) -> None:
+        """Store a queue's new settings."""
+        had = await connection.fetchrow(
+            self._sql("SELECT requires_session FROM @.queues WHERE name = $1 FOR UPDATE"), name
+        )
+        if had is None:
+            raise QueueNotFound(name)
+        if settings.requires_session != had["requires_session"]:
+            told = "cannot be changed: what is in the queue could not be received; delete it and declare it anew"
+            raise InvalidSetting("requires_session", settings.requires_session, told)
+        values = _columns(name, settings)
+        changes = ", ".join(f"{column} = ${place}" for place, column in enumerate(values, 2))
+        await connection.execute(
+            self._sql(f"UPDATE @.queues SET {changes} WHERE name = $1"),
+            name,
+            *values.values(),
+        )
+        await connection.execute(self._sql(_BUMP))
+
+    async def remove(self, connection: Connection, name: str) -> None:
+        """Take a queue, its dead-letter queue and all they hold away."""
+        if is_dead_letter_queue(name):
+            raise InvalidSetting("queue", name, "must not be a dead-letter queue: it goes with its queue; purge it")
+        row = await connection.fetchrow(self._sql("DELETE FROM @.queues WHERE name = $1 RETURNING id, dead"), name)
+        if row is None:
+            raise QueueNotFound(name)
+        await connection.execute(self._sql("DELETE FROM @.queues WHERE id = $1"), row["dead"])
+        for table in ("messages", "sessions", "seen_ids"):
+            await connection.execute(self._sql(f"DELETE FROM @.{table} WHERE queue = ANY ($1)"), list(row))
+        await connection.execute(self._sql(_BUMP))
+
+    def _sql(self, text: str) -> str:
+        return text.replace("@.", f"{self._schema}.")
+
+
+def settings_of(row: Row) -> QueueSettings:
+    """Return the settings in a row of the table."""
+    return QueueSettings(**{name: row[name] for name in _SETTINGS})
+
+
+def _columns(name: str, settings: QueueSettings) -> dict[str, Any]:
+    source = source_queue(name)
+    over_delivered = lifecycle.over_delivered_text(settings.max_delivery_count)
+    return asdict(settings) | {
+        "over_delivered": dead_letter_json(lifecycle.MAX_DELIVERY_COUNT_EXCEEDED, over_delivered, source),
+        "expired": dead_letter_json(lifecycle.TTL_EXPIRED, lifecycle.EXPIRED_TEXT, source),
+    }

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: MIT
+"""The PostgreSQL schema, by numbered migrations with the numbers and names of every other engine's.
+
+States are the numbers of ``redrive.broker.lifecycle.State``; times are seconds since 1970. What concurrent callers do
+all the time is one function, ``exchange``: one round trip and one transaction for a whole group of them. It is in the
+database so that nothing has to go back and forth, and so that a user's own transaction can call it too.
+
+In the scripts ``@.`` stands for the schema.
+"""
+
+from redrive.engines.postgres.driver import Connection
+from redrive.errors import SchemaMismatch
+
+MESSAGES = """
+CREATE TABLE @.queues (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL UNIQUE,
+    source integer,  -- of a dead-letter queue: whose
+    dead integer,  -- the number of its dead-letter queue; its own, if it is one
+    lock_duration float8 NOT NULL,
+    max_delivery_count integer NOT NULL,
+    default_ttl float8,
+    dead_letter_on_expiration boolean NOT NULL,
+    auto_delete_on_idle float8,
+    duplicate_detection float8,
+    requires_session boolean NOT NULL,
+    max_message_bytes integer NOT NULL,
+    over_delivered text NOT NULL,  -- what is told of a message that dies of too many deliveries
+    expired text NOT NULL,  -- and of one that dies of its age
+    created_at float8 NOT NULL,
+    used_at float8 NOT NULL
+);
+
+CREATE TABLE @.counters (name text PRIMARY KEY, value bigint NOT NULL);
+INSERT INTO @.counters VALUES ('queues_version', 0);
+
+CREATE SEQUENCE @.message_sequence;
+CREATE TABLE @.messages (
+    sequence bigint PRIMARY KEY,
+    queue integer NOT NULL,
+    state smallint NOT NULL,
+    due float8,  -- when its lock ends, or when it becomes available
+    token bigint,
+    delivery_count integer NOT NULL,
+    enqueued_at float8 NOT NULL,
+    expires float8,
+    id text NOT NULL,
+    session text,  -- only in queues that are received by session
+    properties text,
+    dead_letter text,
+    body bytea NOT NULL  -- a large one is stored apart, and not written again when its message is locked
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+-- A receive reads the first entries of one place in one index. No index has what is locked in order of its number:
+-- every lock would write it.
+CREATE INDEX messages_ready ON @.messages (queue, sequence) WHERE state = 0;
+CREATE INDEX messages_locks ON @.messages (queue, due) WHERE state IN (2, 4);
+CREATE INDEX messages_scheduled ON @.messages (queue, due) WHERE state = 1;
+CREATE INDEX messages_aside ON @.messages (queue, state, sequence) WHERE state IN (1, 3);
+CREATE INDEX messages_expiring ON @.messages (expires) WHERE expires IS NOT NULL AND state IN (0, 3);
+CREATE INDEX messages_sessions ON @.messages (queue, session, sequence) WHERE session IS NOT NULL;
+
+CREATE TABLE @.sessions (
+    queue integer NOT NULL,
+    session text NOT NULL,
+    token bigint,
+    locked_until float8,
+    state bytea,
+    PRIMARY KEY (queue, session)
+);
+
+CREATE TABLE @.seen_ids (queue integer NOT NULL, id text NOT NULL, until float8 NOT NULL, PRIMARY KEY (queue, id));
+CREATE INDEX seen_ids_until ON @.seen_ids (until);
+
+-- What was committed, for a writer who lost the answer. Asking is inserting the same receipt: either it is there, or it
+-- is now, and what was on its way can never be committed.
+CREATE TABLE @.receipts (
+    writer bigint NOT NULL,
+    number bigint NOT NULL,
+    sequences bigint[],
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (writer, number)
+);
+"""
+
+FUNCTIONS = """
+CREATE FUNCTION @.instant(p_now float8) RETURNS float8 LANGUAGE sql VOLATILE AS
+$redrive$ SELECT coalesce(p_now, extract(epoch FROM clock_timestamp())::float8) $redrive$;
+
+-- Drop or bury messages that are ready or deferred and may not be delivered any more.
+CREATE FUNCTION @.put_away(p_now float8, p_sequences bigint[]) RETURNS void LANGUAGE plpgsql @plans AS $redrive$
+BEGIN
+    DELETE FROM @.messages m USING @.queues q
+    WHERE m.sequence = ANY (p_sequences) AND q.id = m.queue AND m.expires <= p_now AND NOT q.dead_letter_on_expiration;
+    UPDATE @.messages m
+    SET queue = q.dead, state = 0, due = NULL, token = NULL, delivery_count = 0, expires = NULL, session = NULL,
+        dead_letter = CASE WHEN m.expires <= p_now THEN q.expired ELSE q.over_delivered END
+    FROM @.queues q
+    WHERE m.sequence = ANY (p_sequences) AND q.id = m.queue;
+END $redrive$;
+
+-- End locks that are over and bring in what is due in one queue; return how many, and how many of them had had enough.
+CREATE FUNCTION @.release_due(p_now float8, p_queue integer, p_limit integer, OUT released integer, OUT buried integer)
+LANGUAGE plpgsql @plans AS $redrive$
+DECLARE
+    v_spent bigint[];
+    v_locks bigint[];
+    v_scheduled bigint[];
+BEGIN
+    SELECT array_agg(f.sequence) FILTER (WHERE f.is_spent), array_agg(f.sequence) INTO v_spent, v_locks FROM (
+        SELECT m.sequence, m.delivery_count >= q.max_delivery_count AS is_spent
+        FROM @.messages m JOIN @.queues q ON q.id = m.queue
+        WHERE m.queue = p_queue AND m.state IN (2, 4) AND m.due <= p_now
+        ORDER BY m.due LIMIT p_limit FOR UPDATE OF m SKIP LOCKED) f;
+    SELECT array_agg(f.sequence) INTO v_scheduled FROM (
+        SELECT m.sequence FROM @.messages m WHERE m.queue = p_queue AND m.state = 1 AND m.due <= p_now
+        ORDER BY m.due LIMIT p_limit FOR UPDATE SKIP LOCKED) f;
+    released := coalesce(cardinality(v_locks), 0) + coalesce(cardinality(v_scheduled), 0);
+    buried := coalesce(cardinality(v_spent), 0);
+    IF released > 0 THEN
+        UPDATE @.messages m SET state = CASE m.state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL
+        WHERE m.sequence = ANY (v_locks || v_scheduled);
+    END IF;
+    IF buried > 0 THEN
+        UPDATE @.messages m
+        SET queue = q.dead, state = 0, delivery_count = 0, expires = NULL, session = NULL,
+            dead_letter = q.over_delivered
+        FROM @.queues q WHERE m.sequence = ANY (v_spent) AND q.id = m.queue;
+    END IF;
+END $redrive$;
+
+-- Choose the next messages that are ready, and keep others from them; what may not be delivered is put away on the way.
+CREATE FUNCTION @.choose(
+    p_now float8, p_queue integer, p_limit integer, p_maximum integer, p_session text, p_from bigint
+) RETURNS tid[] LANGUAGE plpgsql @plans AS $redrive$
+DECLARE
+    v_tids tid[];
+    v_over bigint[];
+BEGIN
+    FOR page IN 1 .. 10 LOOP
+        IF p_session IS NULL THEN
+            SELECT array_agg(f.tid), array_agg(f.sequence) FILTER (WHERE f.is_over) INTO v_tids, v_over FROM (
+                SELECT m.ctid AS tid, m.sequence,
+                    m.delivery_count >= p_maximum OR coalesce(m.expires <= p_now, false) AS is_over
+                FROM @.messages m WHERE m.queue = p_queue AND m.state = 0 AND m.sequence >= p_from
+                ORDER BY m.sequence LIMIT p_limit FOR UPDATE SKIP LOCKED) f;
+        ELSE
+            SELECT array_agg(f.tid), array_agg(f.sequence) FILTER (WHERE f.is_over) INTO v_tids, v_over FROM (
+                SELECT m.ctid AS tid, m.sequence,
+                    m.delivery_count >= p_maximum OR coalesce(m.expires <= p_now, false) AS is_over
+                FROM @.messages m WHERE m.queue = p_queue AND m.session = p_session AND m.state = 0
+                ORDER BY m.sequence LIMIT p_limit FOR UPDATE SKIP LOCKED) f;
+        END IF;
+        IF v_over IS NULL THEN
+            RETURN v_tids;
+        END IF;
+        PERFORM @.put_away(p_now, v_over);
+    END LOOP;
+    SELECT array_agg(f.tid) INTO v_tids FROM (  -- there are many: upkeep will see to the rest
+        SELECT m.ctid AS tid FROM @.messages m
+        WHERE m.queue = p_queue AND (p_session IS NULL OR m.session = p_session) AND m.state = 0
+            AND m.delivery_count < p_maximum AND (m.expires IS NULL OR m.expires > p_now)
+        ORDER BY m.sequence LIMIT p_limit FOR UPDATE SKIP LOCKED) f;
+    RETURN v_tids;
+END $redrive$;
+
+CREATE FUNCTION @.new_sequences(p_count integer) RETURNS bigint[] LANGUAGE sql VOLATILE AS
+$redrive$ SELECT array_agg(nextval('@.message_sequence')) FROM generate_series(1, p_count) $redrive$;
+
+-- Store messages under these numbers; return them, with NULL for each duplicate.
+CREATE FUNCTION @.store(
+    p_now float8, p_sequences bigint[], p_queue integer[], p_at float8[], p_ttl float8[], p_window float8[],
+    p_id text[], p_session text[], p_properties text[], p_body bytea[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $redrive$
+DECLARE
+    v_sequences bigint[] := p_sequences;
+BEGIN
+    IF cardinality(array_remove(p_window, NULL)) > 0 THEN
+        FOR i IN 1 .. cardinality(p_queue) LOOP
+            CONTINUE WHEN p_window[i] IS NULL;
+            INSERT INTO @.seen_ids AS seen VALUES (p_queue[i], p_id[i], p_now + p_window[i])
+            ON CONFLICT (queue, id) DO UPDATE SET until = excluded.until WHERE seen.until <= p_now;
+            IF NOT FOUND THEN
+                v_sequences[i] := NULL;
+            END IF;
+        END LOOP;
+    END IF;
+    INSERT INTO @.messages
+        (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, session, properties, body)
+    SELECT s.sequence, s.queue, CASE WHEN s.at > p_now THEN 1 ELSE 0 END, CASE WHEN s.at > p_now THEN s.at END, 0,
+        p_now, greatest(s.at, p_now) + s.ttl, s.id, s.session, s.properties, s.body
+    FROM unnest(v_sequences, p_queue, p_at, p_ttl, p_id, p_session, p_properties, p_body)
+        AS s (sequence, queue, at, ttl, id, session, properties, body)
+    WHERE s.sequence IS NOT NULL;
+    RETURN v_sequences;
+END $redrive$;
+
+-- Remove locked messages; the first whose lock is not good ends the transaction.
+CREATE FUNCTION @.remove(p_now float8, p_sequence bigint[], p_token bigint[], p_queue integer[])
+RETURNS void LANGUAGE plpgsql @plans AS $redrive$
+DECLARE
+    v_removed integer;
+BEGIN
+    DELETE FROM @.messages m USING unnest(p_sequence, p_token, p_queue) AS d (sequence, token, queue)
+    WHERE m.sequence = d.sequence AND m.token = d.token AND m.queue = d.queue AND m.due > p_now;
+    GET DIAGNOSTICS v_removed = ROW_COUNT;
+    IF v_removed <> cardinality(p_sequence) THEN
+        RAISE EXCEPTION 'a lock was lost' USING ERRCODE = 'RD001';
+    END IF;
+END $redrive$;
+
+-- Everything that a group of callers wants, in one transaction: remove, then store, then lock.
+CREATE FUNCTION @.exchange(
+    p_now float8, p_version bigint, p_writer bigint, p_number bigint,
+    d_sequence bigint[], d_token bigint[], d_queue integer[],
+    s_queue integer[], s_at float8[], s_ttl float8[], s_window float8[], s_id text[], s_session text[],
+    s_properties text[], s_body bytea[],
+    l_queue integer[], l_limit integer[], l_maximum integer[], l_duration float8[], l_from bigint[], l_token bigint,
+    u_queue integer[]
+) RETURNS TABLE (
+    place integer, sequence bigint, due float8, delivery_count integer, enqueued_at float8, expires float8, id text,
+    properties text, dead_letter text, body bytea
+) LANGUAGE plpgsql ROWS 10 @plans AS $redrive$
+DECLARE
+    v_now float8 := @.instant(p_now);
+    v_sequences bigint[];
+    v_tids tid[];
+BEGIN
+    IF p_version <> (SELECT c.value FROM @.counters c WHERE c.name = 'queues_version') THEN
+        RAISE EXCEPTION 'the queues have changed' USING ERRCODE = 'RD002';
+    END IF;
+    IF cardinality(s_queue) > 0 THEN
+        v_sequences := @.new_sequences(cardinality(s_queue));
+    END IF;
+    -- first of all, so that whoever asks what became of this waits for its end
+    INSERT INTO @.receipts VALUES (p_writer, p_number, v_sequences);
+    IF cardinality(d_sequence) > 0 THEN
+        PERFORM @.remove(v_now, d_sequence, d_token, d_queue);
+    END IF;
+    IF cardinality(s_queue) > 0 THEN
+        v_sequences := @.store(
+            v_now, v_sequences, s_queue, s_at, s_ttl, s_window, s_id, s_session, s_properties, s_body);
+        IF array_position(v_sequences, NULL) IS NOT NULL THEN
+            UPDATE @.receipts r SET sequences = v_sequences WHERE r.writer = p_writer AND r.number = p_number;
+        END IF;
+        RETURN QUERY SELECT 0, s, NULL::float8, NULL::integer, NULL::float8, NULL::float8, NULL, NULL, NULL, NULL::bytea
+            FROM unnest(v_sequences) s;
+    END IF;
+    FOR i IN 1 .. coalesce(cardinality(l_queue), 0) LOOP
+        PERFORM @.release_due(v_now, l_queue[i], 1000);
+        v_tids := @.choose(v_now, l_queue[i], l_limit[i], l_maximum[i], NULL, l_from[i]);
+        IF l_from[i] > 0 AND coalesce(cardinality(v_tids), 0) < l_limit[i] THEN  -- is there more before that place?
+            v_tids := v_tids || @.choose(
+                v_now, l_queue[i], l_limit[i] - coalesce(cardinality(v_tids), 0), l_maximum[i], NULL, 0);
+        END IF;
+        IF l_duration[i] IS NULL THEN
+            RETURN QUERY DELETE FROM @.messages m WHERE m.ctid = ANY (v_tids)
+                RETURNING i, m.sequence, NULL::float8, m.delivery_count + 1, m.enqueued_at, m.expires, m.id,
+                    m.properties, m.dead_letter, m.body;
+        ELSE
+            RETURN QUERY UPDATE @.messages m
+                SET state = 2, due = v_now + l_duration[i], token = l_token, delivery_count = m.delivery_count + 1
+                WHERE m.ctid = ANY (v_tids)
+                RETURNING i, m.sequence, m.due, m.delivery_count, m.enqueued_at, m.expires, m.id, m.properties,
+                    m.dead_letter, m.body;
+        END IF;
+    END LOOP;
+    IF cardinality(u_queue) > 0 THEN
+        UPDATE @.queues q SET used_at = v_now WHERE q.id = ANY (u_queue);
+    END IF;
+END $redrive$;
+
+-- What a user's own transaction calls: sends and completions, as JSON, since every driver can pass a text.
+CREATE FUNCTION @.within(p_now float8, p_call text) RETURNS bigint[] LANGUAGE plpgsql AS $redrive$
+DECLARE
+    v_call jsonb := p_call::jsonb;
+    v_now float8 := @.instant(p_now);
+    v_sequences bigint[] := '{}';
+BEGIN
+    IF jsonb_array_length(v_call -> 'complete') > 0 THEN
+        PERFORM @.remove(v_now, array_agg((c ->> 0)::bigint), array_agg((c ->> 1)::bigint), array_agg(q.id))
+        FROM jsonb_array_elements(v_call -> 'complete') c LEFT JOIN @.queues q ON q.name = c ->> 2;
+    END IF;
+    IF jsonb_array_length(v_call -> 'send') > 0 THEN
+        SELECT @.store(
+            v_now, @.new_sequences(count(*)::integer), array_agg(q.id ORDER BY n),
+            array_agg((s ->> 'at')::float8 ORDER BY n),
+            array_agg((s ->> 'ttl')::float8 ORDER BY n), array_agg((s ->> 'window')::float8 ORDER BY n),
+            array_agg(s ->> 'id' ORDER BY n), array_agg(s ->> 'session' ORDER BY n),
+            array_agg(s ->> 'properties' ORDER BY n), array_agg(decode(s ->> 'body', 'base64') ORDER BY n))
+        INTO v_sequences
+        FROM jsonb_array_elements(v_call -> 'send') WITH ORDINALITY e (s, n) JOIN @.queues q ON q.name = s ->> 'queue';
+        PERFORM pg_notify(v_call ->> 'channel', s ->> 'queue') FROM jsonb_array_elements(v_call -> 'send') s;
+    END IF;
+    RETURN v_sequences;
+END $redrive$;
+"""
+
+# A plan that was made while the table was small is kept when it is not any more. Every statement has its index.
+PLANS = "SET enable_seqscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off"
+
+MIGRATIONS: tuple[tuple[str, str], ...] = (
+    ("0001_messages", MESSAGES + FUNCTIONS.replace("@plans", PLANS)),
+    ("0002_small_bodies", ""),  # PostgreSQL keeps small bodies in the row and large ones apart without being told
+)
+
+
+async def migrate(connection: Connection, schema: str) -> None:
+    """Bring the schema up to date in one transaction; safe when two processes do it at once."""
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"redrive {schema}")
+        if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", schema):
+            await connection.execute(f"CREATE SCHEMA {schema}")
+        if not await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{schema}.redrive_migrations"):
+            await connection.execute(
+                f"CREATE TABLE {schema}.redrive_migrations (number integer PRIMARY KEY, name text NOT NULL UNIQUE)"
+            )
+        done = await connection.fetchval(f"SELECT coalesce(max(number), 0) FROM {schema}.redrive_migrations")
+        if done > len(MIGRATIONS):
+            raise SchemaMismatch(done, len(MIGRATIONS))
+        for number, (name, script) in enumerate(MIGRATIONS[done:], done + 1):
+            if script:
+                await connection.execute(script.replace("@.", f"{schema}."))
+            await connection.execute(f"INSERT INTO {schema}.redrive_migrations VALUES ($1, $2)", number, name)

@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: MIT
+"""What happens to messages beside the ordinary: settling otherwise than by completion, sessions, deferred messages.
+
+Every method runs inside a transaction that somebody else begins and commits. Nothing here goes by what is in memory:
+a statement joins the table of queues instead, since none of this is done often enough to be worth more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from redrive.broker import lifecycle
+from redrive.broker.engine import (
+    Abandon,
+    Cancel,
+    Complete,
+    DeadLetter,
+    Defer,
+    Effect,
+    Outcome,
+    Send,
+    SessionLock,
+    SetSessionState,
+)
+from redrive.broker.lifecycle import State
+from redrive.broker.message import Headers, Lock, Received
+from redrive.clock import utc
+from redrive.engines import stored
+from redrive.engines.postgres.database import Database
+from redrive.engines.postgres.driver import Connection, Row
+from redrive.engines.postgres.exchange import outgoing
+from redrive.engines.postgres.queues import Queue, settings_of
+from redrive.errors import LockLost, MessageNotFound, QueueNotFound, SessionLost, SessionRequired
+
+COLUMNS = "m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter, m.body"
+_GOOD = "m.sequence = $2 AND m.token = $3 AND q.name = $4 AND m.queue = q.id AND m.due > @.instant($1)"
+_HOW_OFTEN_TO_CHOOSE = 10
+
+
+@dataclass(slots=True)
+class Store:
+    """The messages, as one transaction sees them.
+
+    Attributes:
+        database: whose they are.
+        connection: the transaction's connection.
+        woken: the names of queues in which something has become ready.
+    """
+
+    database: Database
+    connection: Connection
+    woken: set[str] = field(default_factory=set[str])
+
+    @property
+    def _now(self) -> float | None:
+        return self.database.now
+
+    async def _execute(self, text: str, *values: object) -> int:
+        """Run a statement; return how many rows it changed."""
+        status: str = await self.connection.execute(self.database.sql(text), *values)
+        return int(status.rpartition(" ")[2])
+
+    async def _row(self, text: str, *values: object) -> Row:
+        return await self.connection.fetchrow(self.database.sql(text), *values)
+
+    async def _rows(self, text: str, *values: object) -> list[Row]:
+        found: list[Row] = await self.connection.fetch(self.database.sql(text), *values)
+        return found
+
+    async def queue(self, name: str) -> Queue:
+        """Return a queue by its name."""
+        row = await self._row("SELECT * FROM @.queues WHERE name = $1", name)
+        if row is None:
+            raise QueueNotFound(name)
+        return Queue(row["id"], name, settings_of(row))
+
+    # --- effects
+
+    async def apply(self, effect: Effect) -> Outcome:
+        """Do one thing."""
+        match effect:
+            case Send():
+                return await self._send(effect)
+            case Complete(lock):
+                await self._need(lock, f"DELETE FROM @.messages m USING @.queues q WHERE {_GOOD}")
+            case Abandon():
+                await self._abandon(effect)
+            case Defer(lock, headers):
+                await self._change_headers(lock, headers)
+                change = "UPDATE @.messages m SET state = 3, due = NULL, token = NULL FROM @.queues q WHERE "
+                await self._need(lock, change + _GOOD)
+            case DeadLetter():
+                await self._dead_letter(effect)
+            case Cancel():
+                await self._cancel(effect)
+            case SetSessionState():
+                await self.check_session(effect.session)
+                await self._execute(
+                    "UPDATE @.sessions s SET state = $3 FROM @.queues q"
+                    " WHERE q.name = $1 AND s.queue = q.id AND s.session = $2",
+                    effect.session.queue,
+                    effect.session.session_id,
+                    effect.state,
+                )
+        return None
+
+    async def _send(self, effect: Send) -> Outcome:
+        one = outgoing(effect, await self.queue(effect.queue))
+        row = await self._row(
+            "SELECT @.store(@.instant($1), @.new_sequences(1), ARRAY[$2::integer], ARRAY[$3::float8],"
+            " ARRAY[$4::float8], ARRAY[$5::float8], ARRAY[$6], ARRAY[$7], ARRAY[$8], ARRAY[$9::bytea])",
+            self._now,
+            one.queue,
+            one.at,
+            one.ttl,
+            one.window,
+            one.id,
+            one.session,
+            one.properties,
+            one.body,
+        )
+        if effect.at is None:
+            self.woken.add(effect.queue)
+        await self.touch(one.queue)
+        outcome: Outcome = row[0][0]
+        return outcome
+
+    async def touch(self, queue: int) -> None:
+        """Note that a queue is being used, as exactly as it needs to be known."""
+        await self._execute(
+            "UPDATE @.queues SET used_at = @.instant($2) WHERE id = $1"
+            " AND (used_at + least(1, coalesce(auto_delete_on_idle, 10) / 10) <= @.instant($2)"
+            " OR used_at > @.instant($2))",
+            queue,
+            self._now,
+        )
+
+    async def _need(self, lock: Lock, statement: str, *values: object) -> None:
+        """Run a statement that changes a locked message; raise if the lock on it is not good."""
+        if not await self._execute(statement, *self._key(lock), *values):
+            await self._lost(lock)
+
+    def _key(self, lock: Lock) -> tuple[object, ...]:
+        return self._now, stored.storable(lock.sequence), stored.storable(lock.token), lock.queue
+
+    async def _lost(self, lock: Lock) -> None:
+        await self.queue(lock.queue)  # which raises if that is gone
+        raise LockLost(lock.queue, lock.sequence)
+
+    async def _held(self, lock: Lock) -> Row:
+        row = await self._row(
+            "SELECT m.state, m.delivery_count, m.properties, q.max_delivery_count FROM @.messages m, @.queues q"
+            f" WHERE {_GOOD} FOR UPDATE OF m",
+            *self._key(lock),
+        )
+        if row is None:
+            await self._lost(lock)
+        return row
+
+    async def _change_headers(self, lock: Lock, changes: Headers | None) -> None:
+        if not changes:
+            return
+        row = await self._held(lock)
+        changed = stored.with_headers(row["properties"], changes)
+        await self._execute("UPDATE @.messages SET properties = $2 WHERE sequence = $1", lock.sequence, changed)
+
+    async def _abandon(self, effect: Abandon) -> None:
+        row = await self._held(effect.lock)
+        await self._change_headers(effect.lock, effect.headers)
+        count = 0 if effect.reset_count else row["delivery_count"] - effect.uncount
+        if lifecycle.has_had_its_deliveries(count, row["max_delivery_count"]):
+            await self._bury(effect.lock, None)
+            return
+        is_deferred = row["state"] == State.DEFERRED_LOCKED
+        after = State.SCHEDULED if effect.delay > 0 else State.DEFERRED if is_deferred else State.READY
+        await self._execute(
+            "UPDATE @.messages SET state = $2, due = CASE WHEN $3::float8 > 0 THEN @.instant($4) + $3 END,"
+            " token = NULL, delivery_count = $5 WHERE sequence = $1",
+            effect.lock.sequence,
+            int(after),
+            effect.delay,
+            self._now,
+            count,
+        )
+        if after == State.READY:
+            self.woken.add(effect.lock.queue)
+
+    async def _dead_letter(self, effect: DeadLetter) -> None:
+        await self._held(effect.lock)
+        await self._change_headers(effect.lock, effect.headers)
+        source = lifecycle.source_queue(effect.lock.queue)
+        await self._bury(effect.lock, stored.dead_letter_json(effect.reason, effect.description, source))
+
+    async def _bury(self, lock: Lock, why: str | None) -> None:
+        """Make a message a dead letter. It keeps its number, stays for ever, and is counted anew."""
+        await self._execute(
+            "UPDATE @.messages m SET queue = q.dead, state = 0, due = NULL, token = NULL, delivery_count = 0,"
+            " expires = NULL, session = NULL, dead_letter = coalesce($2, q.over_delivered)"
+            " FROM @.queues q WHERE m.sequence = $1 AND q.id = m.queue",
+            lock.sequence,
+            why,
+        )
+        self.woken.add(lifecycle.dead_letter_queue(lock.queue))
+
+    async def _cancel(self, effect: Cancel) -> None:
+        removed = await self._execute(
+            "DELETE FROM @.messages m USING @.queues q WHERE m.sequence = $1 AND q.name = $2 AND m.queue = q.id"
+            " AND m.state = 1 AND m.due > @.instant($3)",
+            stored.storable(effect.sequence),
+            effect.queue,
+            self._now,
+        )
+        if not removed:
+            await self.queue(effect.queue)
+            raise MessageNotFound(effect.queue, effect.sequence, "scheduled")
+
+    # --- locks
+
+    async def renew(self, lock: Lock) -> float | None:
+        """Lengthen a lock; return when it ends now, None if it had ended already."""
+        row = await self._row(
+            "UPDATE @.messages m SET due = @.instant($1) + q.lock_duration FROM @.queues q"
+            f" WHERE {_GOOD} RETURNING m.due",
+            *self._key(lock),
+        )
+        if row is None:
+            await self.queue(lock.queue)
+        return None if row is None else row["due"]
+
+    async def unlock(self, locks: Sequence[Lock]) -> None:
+        """Give back messages that nobody has seen: their caller was cancelled. They were not delivered."""
+        await self._execute(
+            "UPDATE @.messages m SET state = CASE m.state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL,"
+            " delivery_count = m.delivery_count - 1 FROM unnest($1::bigint[], $2::bigint[]) AS l (sequence, token)"
+            " WHERE m.sequence = l.sequence AND m.token = l.token",
+            [lock.sequence for lock in locks],
+            [lock.token for lock in locks],
+        )
+        self.woken.update(lock.queue for lock in locks)
+
+    async def lock_deferred(self, name: str, sequences: Sequence[int], token: int) -> list[Received] | MessageNotFound:
+        """Lock deferred messages by their numbers; say which is not to be had, if one is not."""
+        queue = await self.queue(name)
+        wanted = [stored.storable(sequence) for sequence in sequences]
+        await self._release_deferred(queue, wanted)
+        rows = await self._rows(
+            f"SELECT {COLUMNS}, m.delivery_count FROM @.messages m WHERE m.sequence = ANY ($1) AND m.queue = $2"
+            " AND m.state = 3 AND (m.expires IS NULL OR m.expires > @.instant($3)) FOR UPDATE",
+            wanted,
+            queue.id,
+            self._now,
+        )
+        found = {row["sequence"]: row for row in rows}
+        maximum = queue.settings.max_delivery_count
+        spent = [number for number, row in found.items() if row["delivery_count"] >= maximum]
+        missing = _first_missing(sequences, {number for number in found if number not in spent})
+        if missing is not None:
+            await self._execute("SELECT @.put_away(@.instant($1), $2)", self._now, spent)
+            return MessageNotFound(name, missing, "deferred")
+        await self.touch(queue.id)
+        return await self._lock_rows(queue, [found[number] for number in sequences], token)
+
+    async def _release_deferred(self, queue: Queue, wanted: Sequence[int]) -> None:
+        """A message whose lock has just ended is deferred again, or had its deliveries."""
+        await self._execute(
+            "UPDATE @.messages SET state = 3, due = NULL, token = NULL"
+            " WHERE sequence = ANY ($1) AND queue = $2 AND state = 4 AND due <= @.instant($3)",
+            wanted,
+            queue.id,
+            self._now,
+        )
+
+    async def _lock_rows(self, queue: Queue, rows: Sequence[Row], token: int) -> list[Received]:
+        row = await self._row(
+            "WITH locked AS (UPDATE @.messages SET state = 4, due = @.instant($2) + $3, token = $4,"
+            " delivery_count = delivery_count + 1 WHERE sequence = ANY ($1) RETURNING due) SELECT min(due) FROM locked",
+            [row["sequence"] for row in rows],
+            self._now,
+            queue.settings.lock_duration,
+            token,
+        )
+        until = stored.instant(row[0]) if rows else None
+        return [
+            stored.received(
+                tuple(one)[:7],
+                queue.name,
+                State.DEFERRED_LOCKED,
+                one["delivery_count"] + 1,
+                Lock(queue.name, one["sequence"], token),
+                locked_until=until,
+            )
+            for one in rows
+        ]
+
+    # --- sessions
+
+    async def lock_session(self, name: str, session_id: str | None, token: int) -> SessionLock | None:
+        """Lock a session, or the one whose first message has waited longest."""
+        queue = await self.queue(name)
+        if not queue.settings.requires_session:
+            raise SessionRequired(name, "it does not; declare it with requires_session=True")
+        await self._row("SELECT @.release_due(@.instant($1), $2, 1000)", self._now, queue.id)
+        await self.touch(queue.id)
+        for _ in range(_HOW_OFTEN_TO_CHOOSE):  # somebody else may be quicker
+            chosen = session_id if session_id is not None else await self._free_session(queue)
+            if chosen is None:
+                return None
+            lock = await self._lock_session(queue, chosen, token)
+            if lock is not None or session_id is not None:
+                return lock
+        return None
+
+    async def _free_session(self, queue: Queue) -> str | None:
+        row = await self._row(
+            "SELECT m.session FROM @.messages m LEFT JOIN @.sessions s ON s.queue = m.queue AND s.session = m.session"
+            " WHERE m.queue = $1 AND m.session IS NOT NULL AND m.state = 0"
+            " AND (m.expires IS NULL OR m.expires > @.instant($2))"
+            " AND (s.token IS NULL OR s.locked_until <= @.instant($2)) ORDER BY m.sequence LIMIT 1",
+            queue.id,
+            self._now,
+        )
+        return None if row is None else row["session"]
+
+    async def _lock_session(self, queue: Queue, session_id: str, token: int) -> SessionLock | None:
+        row = await self._row(
+            "INSERT INTO @.sessions AS s (queue, session, token, locked_until)"
+            " VALUES ($1, $2, $3, @.instant($4) + $5) ON CONFLICT (queue, session)"
+            " DO UPDATE SET token = excluded.token, locked_until = excluded.locked_until"
+            " WHERE s.token IS NULL OR s.locked_until <= @.instant($4) RETURNING state, locked_until",
+            queue.id,
+            session_id,
+            token,
+            self._now,
+            queue.settings.lock_duration,
+        )
+        if row is None:
+            return None
+        await self._unlock_session(queue.id, session_id)  # what its last holder received and did not settle in time
+        return SessionLock(queue.name, session_id, token, utc(row["locked_until"]), row["state"])
+
+    async def _unlock_session(self, queue: int, session_id: str) -> None:
+        await self._execute(
+            "UPDATE @.messages SET state = 0, due = NULL, token = NULL"
+            " WHERE queue = $1 AND session = $2 AND session IS NOT NULL AND state = 2",
+            queue,
+            session_id,
+        )
+
+    async def check_session(self, session: SessionLock) -> tuple[Queue, float]:
+        """Return a session's queue and when its lock ends, if the lock is good; nobody else gets it meanwhile."""
+        queue = await self.queue(session.queue)
+        row = await self._row(
+            "SELECT locked_until FROM @.sessions WHERE queue = $1 AND session = $2 AND token = $3"
+            " AND locked_until > @.instant($4) FOR UPDATE",
+            queue.id,
+            session.session_id,
+            session.token,
+            self._now,
+        )
+        if row is None:
+            raise SessionLost(session.queue, session.session_id)
+        return queue, row["locked_until"]
+
+    async def lock_next(self, session: SessionLock, limit: int, token: int, *, delete: bool) -> list[Received]:
+        """Lock the next messages of a session."""
+        queue, until = await self.check_session(session)
+        await self._row("SELECT @.release_due(@.instant($1), $2, 1000)", self._now, queue.id)
+        await self.touch(queue.id)
+        row = await self._row(
+            "SELECT @.choose(@.instant($1), $2, $3, $4, $5, 0)",
+            self._now,
+            queue.id,
+            limit,
+            queue.settings.max_delivery_count,
+            session.session_id,
+        )
+        if delete:
+            rows = await self._rows(
+                f"DELETE FROM @.messages m WHERE m.ctid = ANY ($1) RETURNING {COLUMNS}, m.delivery_count + 1", row[0]
+            )
+            return [stored.received(tuple(one)[:7], queue.name, State.READY, one[7]) for one in sorted(rows)]
+        rows = await self._rows(
+            "UPDATE @.messages m SET state = 2, due = $2, token = $3, delivery_count = m.delivery_count + 1"
+            f" WHERE m.ctid = ANY ($1) RETURNING {COLUMNS}, m.delivery_count",
+            row[0],
+            until,
+            token,
+        )
+        return [
+            stored.received(
+                tuple(one)[:7],
+                queue.name,
+                State.LOCKED,
+                one[7],
+                Lock(queue.name, one[0], token),
+                locked_until=stored.instant(until),
+            )
+            for one in sorted(rows)
+        ]
+
+    async def renew_session(self, session: SessionLock) -> float:
+        """Lengthen a session's lock and those of the messages received through it."""
+        queue, _ = await self.check_session(session)
+        row = await self._row(
+            "UPDATE @.sessions SET locked_until = @.instant($3) + $4 WHERE queue = $1 AND session = $2"
+            " RETURNING locked_until",
+            queue.id,
+            session.session_id,
+            self._now,
+            queue.settings.lock_duration,
+        )
+        until: float = row["locked_until"]
+        await self._execute(
+            "UPDATE @.messages SET due = $3 WHERE queue = $1 AND session = $2 AND session IS NOT NULL AND state = 2",
+            queue.id,
+            session.session_id,
+            until,
+        )
+        return until
+
+    async def release_session(self, session: SessionLock) -> None:
+        """Give a session back, and the messages that were locked through it."""
+        queue, _ = await self.check_session(session)
+        await self._execute(
+            "UPDATE @.sessions SET token = NULL, locked_until = NULL WHERE queue = $1 AND session = $2",
+            queue.id,
+            session.session_id,
+        )
+        await self._unlock_session(queue.id, session.session_id)
+        await self._execute(
+            "DELETE FROM @.sessions WHERE queue = $1 AND session = $2 AND state IS NULL", queue.id, session.session_id
+        )
+        self.woken.add(queue.name)
+
+
+def _first_missing(wanted: Sequence[int], there: set[int]) -> int | None:
+    """Return the first number that is not there, or is asked for twice."""
+    seen: set[int] = set()
+    for number in wanted:
+        if number not in there or number in seen:
+            return number
+        seen.add(number)
+    return None

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""What a shared table needs beside the messages' own lives: upkeep, vacuum, and a watch on who holds vacuum back.
+
+Every message leaves dead rows behind. Autovacuum comes too seldom for a table that turns over in seconds, so whoever
+does upkeep vacuums too. A long transaction of anybody in the database keeps dead rows from being removed, however often
+that is tried; then receives would walk over all of them. So, as long as it lasts, they begin to look where they last
+found something, and look from the beginning once a second.
+"""
+
+import logging
+
+from redrive.broker.engine import Upkeep
+from redrive.engines.postgres import faults
+from redrive.engines.postgres.database import Database
+from redrive.engines.postgres.driver import Connection
+
+_VACUUM_EVERY_S = 4.0
+_WORTH_A_VACUUM = 1_000
+_LONG_S = 5.0
+"""A transaction that has been open for this long holds vacuum back enough to be noticed."""
+
+_FROM_THE_BEGINNING_EVERY_S = 1.0
+_logger = logging.getLogger("redrive.postgres")
+
+
+class Tidying:
+    """Upkeep of one engine's tables."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._heads: dict[int, int] = {}
+        self._heads_since = 0.0
+        self._is_held_back = False
+        self._may_vacuum = True
+
+    # --- where a receive begins to look
+
+    def head(self, queue: int) -> int:
+        """Return the number from which on a queue's next messages are looked for."""
+        if not self._is_held_back:
+            return 0
+        now = self._database.clock.monotonic()
+        if now - self._heads_since >= _FROM_THE_BEGINNING_EVERY_S:
+            self._heads_since = now
+            self._heads.clear()
+        return self._heads.get(queue, 0)
+
+    def note_heads(self, heads: dict[int, int]) -> None:
+        """Remember where messages were found."""
+        if self._is_held_back:
+            self._heads.update(heads)
+
+    def forget_heads(self) -> None:
+        """Look from the beginning: something older has become ready again."""
+        self._heads.clear()
+
+    # --- upkeep
+
+    async def tidy(self, limit: int) -> Upkeep:
+        """Do a bounded amount of what nobody has asked for yet."""
+        done = await self._database.transaction(lambda connection: self._tidy(connection, limit))
+        async with self._database.connection() as connection:
+            await self._watch(connection)
+            await self._vacuum(connection)
+        return done
+
+    async def _tidy(self, connection: Connection, limit: int) -> Upkeep:
+        sql, now = self._database.sql, self._database.now
+        released, buried = await connection.fetchrow(sql(_RELEASE), now, limit)
+        expired = await connection.fetchval(sql(_EXPIRE), now, limit)
+        await connection.execute(sql(_FORGET_SEEN), now, limit)
+        await connection.execute(sql(_ORPHANS), limit)
+        deleted = await connection.fetchval(sql(_DELETE_IDLE), now)
+        await self._database.drop_receipts(connection)
+        return Upkeep(
+            released=released,
+            expired=expired,
+            over_delivered=buried,
+            queues_deleted=deleted,
+            is_finished=released < limit and expired < limit,
+        )
+
+    async def _watch(self, connection: Connection) -> None:
+        """Notice, and say, when somebody's long transaction keeps dead rows from being removed."""
+        row = await connection.fetchrow(_OLDEST)
+        is_held_back = row is not None and row["age"] >= _LONG_S
+        if row is not None and is_held_back and not self._is_held_back:
+            _logger.warning(
+                "a transaction of %s (pid %s, %s) has been open for %.0f s: vacuum cannot remove dead rows, and queues"
+                " grow and slow down until it ends",
+                row["usename"],
+                row["pid"],
+                row["application_name"] or "no application_name",
+                row["age"],
+            )
+        elif self._is_held_back and not is_held_back:
+            _logger.info("the transaction that held vacuum back has ended")
+        self._is_held_back = is_held_back
+
+    async def _vacuum(self, connection: Connection) -> None:
+        """Vacuum the tables that need it, unless somebody did a moment ago."""
+        if not self._may_vacuum:
+            return
+        schema = self._database.schema.strip('"').replace('""', '"')
+        due = await connection.fetch(_NEEDS_VACUUM, schema, _WORTH_A_VACUUM, _VACUUM_EVERY_S)
+        for row in due:
+            try:
+                statement = f'VACUUM (TRUNCATE FALSE, INDEX_CLEANUP TRUE, SKIP_LOCKED) @."{row["relname"]}"'
+                await connection.execute(self._database.sql(statement))
+            except faults.Trouble as error:
+                if faults.is_connection_lost(error):
+                    raise
+                self._may_vacuum = False
+                _logger.warning("this user may not vacuum the broker's tables, autovacuum has to do: %s", error)
+                return
+
+
+_RELEASE = """
+SELECT coalesce(sum(r.released), 0)::integer, coalesce(sum(r.buried), 0)::integer
+FROM @.queues q, LATERAL @.release_due(@.instant($1), q.id, $2) r
+"""
+
+_EXPIRE = """
+WITH old AS MATERIALIZED (
+    SELECT m.sequence FROM @.messages m
+    WHERE m.expires IS NOT NULL AND m.state IN (0, 3) AND m.expires <= @.instant($1)
+    ORDER BY m.expires LIMIT $2 FOR UPDATE SKIP LOCKED
+), away AS MATERIALIZED (
+    SELECT array_agg(old.sequence) AS sequences FROM old
+)
+SELECT coalesce(cardinality(away.sequences), 0) FROM away
+    LEFT JOIN LATERAL (SELECT @.put_away(@.instant($1), away.sequences) WHERE away.sequences IS NOT NULL) p ON true
+"""
+
+_FORGET_SEEN = """
+DELETE FROM @.seen_ids WHERE (queue, id) IN (SELECT queue, id FROM @.seen_ids WHERE until <= @.instant($1) LIMIT $2)
+"""
+
+# what was sent to a queue at the moment at which it was deleted
+_ORPHANS = """
+DELETE FROM @.messages WHERE sequence IN (
+    SELECT m.sequence FROM @.messages m WHERE NOT EXISTS (SELECT FROM @.queues q WHERE q.id = m.queue) LIMIT $1)
+"""
+
+_DELETE_IDLE = """
+WITH idle AS (
+    SELECT id, dead FROM @.queues
+    WHERE source IS NULL AND used_at + auto_delete_on_idle + least(1, auto_delete_on_idle / 10) <= @.instant($1)
+), gone AS (
+    DELETE FROM @.queues q USING idle WHERE q.id IN (idle.id, idle.dead) RETURNING q.id, q.source
+), messages AS (
+    DELETE FROM @.messages m USING gone WHERE m.queue = gone.id
+), sessions AS (
+    DELETE FROM @.sessions s USING gone WHERE s.queue = gone.id
+), seen AS (
+    DELETE FROM @.seen_ids s USING gone WHERE s.queue = gone.id
+), bumped AS (
+    UPDATE @.counters SET value = value + 1 WHERE name = 'queues_version' AND EXISTS (SELECT FROM gone)
+)
+SELECT count(*) FILTER (WHERE source IS NULL) FROM gone
+"""
+
+_OLDEST = """
+SELECT pid, usename, application_name, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age
+FROM pg_stat_activity
+WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+    AND xact_start IS NOT NULL AND datname = current_database() AND query NOT LIKE 'VACUUM%'
+ORDER BY xact_start LIMIT 1
+"""
+
+_NEEDS_VACUUM = """
+SELECT relname FROM pg_stat_user_tables
+WHERE schemaname = $1 AND n_dead_tup > $2 + n_live_tup / 100
+    AND coalesce(last_vacuum, '-infinity') < clock_timestamp() - make_interval(secs => $3)
+"""

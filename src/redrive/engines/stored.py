@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: MIT
+"""Messages as the columns of a database, and columns as messages."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from redrive.broker.lifecycle import State
+from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
+from redrive.errors import StorageDamaged
+
+Row: TypeAlias = tuple[Any, ...]
+
+_LAST_INSTANT = datetime(9_999, 12, 31, tzinfo=UTC).timestamp()
+"""A message may expire later than that; no ``datetime`` can say so."""
+
+_TEXTS = ("content_type", "subject", "correlation_id", "reply_to", "to", "session_id")
+
+
+def properties_of(message: Message) -> str | None:
+    """Return everything about a message that has no column, as JSON; None if there is nothing."""
+    if message.is_plain:
+        return None
+    told: dict[str, Any] = {name: value for name in _TEXTS if (value := getattr(message, name)) is not None}
+    if message.ttl is not None:
+        told["ttl"] = message.ttl
+    if message.headers:
+        told["headers"] = dict(message.headers)
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")) if told else None
+
+
+def size_of(message: Message, properties: str | None) -> int:
+    """Return how many bytes of a queue's limit a message takes."""
+    return len(message.body) + (len(properties.encode()) if properties else 0)
+
+
+def with_headers(properties: str | None, changes: Headers) -> str | None:
+    """Return properties with some headers changed or, where the change is None, removed."""
+    told = json.loads(properties) if properties else {}
+    headers = told.pop("headers", {}) | changes
+    for name, value in changes.items():
+        if value is None:
+            del headers[name]
+    if headers:
+        told["headers"] = headers
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")) if told else None
+
+
+def storable(number: int) -> int:
+    """Return a number that a database can compare: one that 64 bits cannot hold is nobody's."""
+    return number if -(2**63) <= number < 2**63 else -1
+
+
+def dead_letter_json(reason: str, description: str, source: str) -> str:
+    """Return why a message is dead, as it is stored: in ASCII, as a description may have half of a surrogate pair."""
+    return json.dumps([reason, description, source])
+
+
+def message_of(message_id: str, properties: str | None, body: bytes) -> Message:
+    """Return the message that a row holds."""
+    if properties is None and type(body) is bytes and type(message_id) is str:
+        return Message.plain(body, message_id)
+    if properties is None:
+        return Message(body, id=message_id)
+    return Message(body, id=message_id, **json.loads(properties))
+
+
+def received(
+    row: Row,
+    queue: str,
+    state: State,
+    delivery_count: int,
+    lock: Lock | None = None,
+    *,
+    locked_until: datetime | None = None,
+    due_at: float | None = None,
+) -> Received:
+    """Return a message as it is in its queue.
+
+    Args:
+        row: its sequence number, when it was sent, when it expires, its id, properties, reason of death and body.
+        queue: where it is.
+        state: what it is doing.
+        delivery_count: how often it has been locked.
+        lock: the right to settle it.
+        locked_until: when that ends.
+        due_at: when it becomes available.
+    """
+    sequence, enqueued_at, expires, message_id, properties, dead_letter, body = row
+    try:
+        return Received(
+            message_of(message_id, properties, body),
+            queue,
+            sequence,
+            state,
+            datetime.fromtimestamp(enqueued_at, UTC),
+            delivery_count,
+            lock,
+            locked_until,
+            None if due_at is None else instant(due_at),
+            None if expires is None else instant(expires),
+            None if dead_letter is None else DeadLetterInfo(*json.loads(dead_letter)),
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StorageDamaged(f"message {sequence} in {queue!r} is damaged; restore a backup ({error})") from error
+
+
+def instant(seconds: float) -> datetime:
+    """Return an instant for seconds since 1970, the last one there is if it is later than that."""
+    return datetime.fromtimestamp(min(seconds, _LAST_INSTANT), UTC)
