@@ -2,7 +2,7 @@
 """Putting the parts together: the only place that knows which engines there are."""
 
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from redrive.broker import BlockingBroker, Broker, Engine
 from redrive.clock import Clock, system_clock
@@ -89,4 +89,5 @@ def _postgres(parts: SplitResult, clock: Clock) -> Engine:
             raise InvalidSetting("url", hidden, f"has {name}={value!r}, which must be a number") from None
     if any(name == "port" and not value.replace(",", "").isdigit() for name, value in theirs):
         raise InvalidSetting("url", hidden, "has a port that is no number")
-    return PostgresEngine(urlunsplit(parts._replace(query=urlencode(theirs))), clock=clock, **options)
+    address = f"postgresql://{parts.netloc}{parts.path}?{urlencode(theirs)}"
+    return PostgresEngine(address, clock=clock, **options)

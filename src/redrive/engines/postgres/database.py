@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg
 
@@ -120,10 +120,9 @@ class Database:
 
     async def release(self, connection: Connection, *, is_good: bool = True) -> None:
         """Give a connection back; one that is not good is thrown away."""
-        if is_lost(connection):
-            return  # the pool has noticed, and taken it back
         if not is_good:
-            connection.terminate()
+            with suppress(asyncpg.InterfaceError):  # then the pool has noticed before us
+                connection.terminate()
         if self._pool is not None:
             await self._pool.release(connection)
 
@@ -215,17 +214,18 @@ class Database:
             wait = min(1.0, wait * 2)
 
     async def _receipt(self, connection: Connection, number: int) -> Receipt | None:
-        insert = "INSERT INTO @.receipts VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING number"
+        insert = "INSERT INTO @.receipts VALUES ($1, $2, NULL, true) ON CONFLICT DO NOTHING RETURNING number"
         if await connection.fetchval(self.sql(insert), self.writer, number) is not None:
             return None
-        read = "SELECT sequences FROM @.receipts WHERE writer = $1 AND number = $2"
-        return Receipt(await connection.fetchval(self.sql(read), self.writer, number) or [])
+        read = "SELECT sequences, is_asked FROM @.receipts WHERE writer = $1 AND number = $2"
+        row = await connection.fetchrow(self.sql(read), self.writer, number)
+        return None if row["is_asked"] else Receipt(row["sequences"] or [])  # asked: by us, and the answer was lost
 
     async def drop_receipts(self, connection: Connection) -> None:
         """Remove receipts that nobody will ask for."""
         oldest = min(self._outstanding, default=next(self._numbers))
         await connection.execute(
-            self.sql("DELETE FROM @.receipts WHERE writer = $1 AND number < $2"), self.writer, oldest
+            self.sql("DELETE FROM @.receipts WHERE writer = $1 AND number < $2 AND NOT is_asked"), self.writer, oldest
         )
         await connection.execute(self.sql("DELETE FROM @.receipts WHERE at < now() - interval '1 day'"))  # of the dead
 
@@ -270,4 +270,5 @@ def _without_password(url: str) -> str:
     credentials, at, place = parts.netloc.rpartition("@")
     told = [(name, value) for name, value in parse_qsl(parts.query) if name not in ("password", "sslpassword")]
     netloc = credentials.partition(":")[0] + at + place
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(told, safe="/,")))
+    query = urlencode(told, safe="/,")
+    return f"{parts.scheme}://{netloc}{parts.path}" + (f"?{query}" if query else "")

@@ -247,10 +247,11 @@ class PostgresEngine:
     ) -> list[Received]:
         """Look at messages in order of their numbers."""
         chosen = list(State) if states is None else list(states)
-        async with self._database.connection() as connection:
-            rows = await connection.fetch(
-                self._database.sql(_PEEK), queue, max(0, min(start, 2**63 - 1)), limit, [int(state) for state in chosen]
-            )
+        rows: list[Row] = []
+        if chosen:
+            async with self._database.connection() as connection:
+                statement = self._database.sql(_peek(chosen))
+                rows = await connection.fetch(statement, queue, max(0, min(start, 2**63 - 1)), limit)
         if not rows:
             await self.inspect(queue)  # which raises if there is no such queue
         return [_seen(row, queue) for row in rows]
@@ -384,7 +385,7 @@ class PostgresEngine:
         """Find out what became of a group whose call failed; False if it is to be called again."""
         code = faults.sqlstate(error)
         if code == faults.LOCK_LOST:
-            lock = exchange.first_lock
+            lock = await self._first_lost(exchange.locks)
             raise LockLost(lock.queue, lock.sequence) from None
         if code == faults.QUEUES_CHANGED:
             self._queues.version = -1
@@ -399,6 +400,20 @@ class PostgresEngine:
             return False
         self._deliver(exchange, receipt.sequences, await self._found_again(exchange))
         return True
+
+    async def _first_lost(self, locks: Sequence[Lock]) -> Lock:
+        """Return the first lock that is not good; the first of all if they are by now."""
+        async with self._database.connection() as connection:
+            good = await connection.fetch(
+                self._database.sql(
+                    "SELECT m.sequence, m.token, q.name FROM @.messages m JOIN @.queues q ON q.id = m.queue"
+                    " WHERE m.sequence = ANY ($1) AND m.due > @.instant($2)"
+                ),
+                [stored.storable(lock.sequence) for lock in locks],
+                self._database.now,
+            )
+        known = {Lock(row["name"], row["sequence"], row["token"]) for row in good}
+        return next((lock for lock in locks if lock not in known), locks[0])
 
     async def _found_again(self, exchange: Exchange) -> list[tuple[Any, ...]]:
         """Return the messages that a group locked when its answer was lost."""
@@ -441,7 +456,7 @@ class PostgresEngine:
 
     async def _held_connection(self) -> Connection:
         if self._connection is not None and is_lost(self._connection):
-            self._connection = None
+            await self._let_go(is_good=False)
         if self._connection is None:
             self._connection = await self._database.acquire()
         return self._connection
@@ -466,25 +481,22 @@ SELECT min(d.due) - @.instant($2) FROM @.queues q,
 WHERE q.name = ANY ($1)
 """
 
-_PEEK = f"""
-SELECT f.* FROM @.queues q, unnest($4::smallint[]) AS s (state),
-    LATERAL (SELECT {COLUMNS}, m.state, m.due, m.delivery_count FROM @.messages m
-        WHERE m.queue = q.id AND m.state = s.state AND m.sequence >= $2 ORDER BY m.sequence LIMIT $3) f
-WHERE q.name = $1 ORDER BY f.sequence LIMIT $3
-"""
-
 _INSPECT = """
-SELECT q.*, coalesce(c.ready, 0) AS ready, coalesce(c.scheduled, 0) AS scheduled, coalesce(c.locked, 0) AS locked,
-    coalesce(c.deferred, 0) AS deferred, coalesce(c.last_sequence, 0) AS last_sequence,
-    (SELECT count(*) FROM @.messages m WHERE m.queue = q.dead) AS dead_letters,
+SELECT q.*, c.*, d.ready + d.scheduled + d.locked + d.deferred AS dead_letters,
     (SELECT m.enqueued_at FROM @.messages m WHERE m.queue = q.id AND m.state = 0 ORDER BY m.sequence LIMIT 1) AS oldest
-FROM @.queues q LEFT JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE m.state = 0) AS ready, count(*) FILTER (WHERE m.state = 1) AS scheduled,
-        count(*) FILTER (WHERE m.state IN (2, 4)) AS locked, count(*) FILTER (WHERE m.state = 3) AS deferred,
-        max(m.sequence) AS last_sequence
-    FROM @.messages m WHERE m.queue = q.id) c ON true
+FROM @.queues q, LATERAL @.count_messages(q.id) c, LATERAL @.count_messages(q.dead) d
 WHERE q.name = $1 OR ($1::text IS NULL AND q.source IS NULL) ORDER BY q.name COLLATE "C"
 """
+
+
+def _peek(states: Sequence[State]) -> str:
+    """Return the statement that looks at messages in some states, one by one, since that is how they are indexed."""
+    parts = [
+        f"(SELECT {COLUMNS}, m.state, m.due, m.delivery_count FROM @.messages m, @.queues q WHERE q.name = $1"
+        f" AND m.queue = q.id AND m.state = {int(state)} AND m.sequence >= $2 ORDER BY m.sequence LIMIT $3)"
+        for state in states
+    ]
+    return f"SELECT * FROM ({' UNION ALL '.join(parts)}) f ORDER BY f.sequence LIMIT $3"
 
 
 def _info(row: Row) -> QueueInfo:

@@ -112,9 +112,9 @@ class Exchange:
         return not self._applies and not self._places
 
     @property
-    def first_lock(self) -> Lock:
-        """The first lock that is shown in it."""
-        return next(effect.lock for ask in self._applies for effect in ask.effects if isinstance(effect, Complete))
+    def locks(self) -> list[Lock]:
+        """The locks that are shown in it."""
+        return [effect.lock for ask in self._applies for effect in ask.effects if isinstance(effect, Complete)]
 
     def add(self, ask: ApplyAsk | LockAsk, queues: Callable[[str], Queue]) -> None:
         """Take a caller in; raise what is wrong with what he wants."""

@@ -122,13 +122,11 @@ class Queues:
         """Take a queue, its dead-letter queue and all they hold away."""
         if is_dead_letter_queue(name):
             raise InvalidSetting("queue", name, "must not be a dead-letter queue: it goes with its queue; purge it")
-        row = await connection.fetchrow(self._sql("DELETE FROM @.queues WHERE name = $1 RETURNING id, dead"), name)
-        if row is None:
+        found = await connection.execute(
+            self._sql("SELECT @.delete_queue(q.id) FROM @.queues q WHERE q.name = $1"), name
+        )
+        if found == "SELECT 0":
             raise QueueNotFound(name)
-        await connection.execute(self._sql("DELETE FROM @.queues WHERE id = $1"), row["dead"])
-        for table in ("messages", "sessions", "seen_ids"):
-            await connection.execute(self._sql(f"DELETE FROM @.{table} WHERE queue = ANY ($1)"), list(row))
-        await connection.execute(self._sql(_BUMP))
 
     def _sql(self, text: str) -> str:
         return text.replace("@.", f"{self._schema}.")

@@ -78,14 +78,52 @@ CREATE TABLE @.receipts (
     writer bigint NOT NULL,
     number bigint NOT NULL,
     sequences bigint[],
+    is_asked boolean NOT NULL DEFAULT false,  -- inserted by somebody who asked: it stands in the way, and has to stay
     at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (writer, number)
 );
+
+-- What was sent to a queue at the very moment at which it was deleted is still to be removed.
+CREATE TABLE @.deleted_queues (id integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());
 """
 
 FUNCTIONS = """
 CREATE FUNCTION @.instant(p_now float8) RETURNS float8 LANGUAGE sql VOLATILE AS
 $redrive$ SELECT coalesce(p_now, extract(epoch FROM clock_timestamp())::float8) $redrive$;
+
+-- Count a queue's messages, state by state, since that is how they are indexed.
+CREATE FUNCTION @.count_messages(
+    p_queue integer, OUT ready bigint, OUT scheduled bigint, OUT locked bigint, OUT deferred bigint,
+    OUT last_sequence bigint
+) LANGUAGE sql @plans AS $redrive$
+    SELECT r.n, s.n, l.n, d.n, coalesce(greatest(r.last, s.last, l.last, d.last), 0)
+    FROM (SELECT count(*) AS n, max(m.sequence) AS last FROM @.messages m WHERE m.queue = p_queue AND m.state = 0) r,
+        (SELECT count(*) AS n, max(m.sequence) AS last FROM @.messages m WHERE m.queue = p_queue AND m.state = 1) s,
+        (SELECT count(*) AS n, max(m.sequence) AS last FROM @.messages m
+            WHERE m.queue = p_queue AND m.state IN (2, 4)) l,
+        (SELECT count(*) AS n, max(m.sequence) AS last FROM @.messages m WHERE m.queue = p_queue AND m.state = 3) d
+$redrive$;
+
+CREATE FUNCTION @.drop_messages(p_queue integer) RETURNS void LANGUAGE plpgsql @plans AS $redrive$
+BEGIN
+    DELETE FROM @.messages m WHERE m.queue = p_queue AND m.state = 0;
+    DELETE FROM @.messages m WHERE m.queue = p_queue AND m.state = 1;
+    DELETE FROM @.messages m WHERE m.queue = p_queue AND m.state IN (2, 4);
+    DELETE FROM @.messages m WHERE m.queue = p_queue AND m.state = 3;
+    DELETE FROM @.sessions s WHERE s.queue = p_queue;
+    DELETE FROM @.seen_ids s WHERE s.queue = p_queue;
+END $redrive$;
+
+CREATE FUNCTION @.delete_queue(p_queue integer) RETURNS void LANGUAGE plpgsql AS $redrive$
+DECLARE
+    v_ids integer[];
+BEGIN
+    WITH gone AS (DELETE FROM @.queues q WHERE q.id = p_queue OR q.source = p_queue RETURNING q.id)
+    SELECT array_agg(gone.id) INTO v_ids FROM gone;
+    INSERT INTO @.deleted_queues SELECT unnest(v_ids);
+    PERFORM @.drop_messages(id) FROM unnest(v_ids) id;
+    UPDATE @.counters SET value = value + 1 WHERE name = 'queues_version';
+END $redrive$;
 
 -- Drop or bury messages that are ready or deferred and may not be delivered any more.
 CREATE FUNCTION @.put_away(p_now float8, p_sequences bigint[]) RETURNS void LANGUAGE plpgsql @plans AS $redrive$

@@ -16,6 +16,7 @@ from redrive.engines.postgres.driver import Connection
 
 _VACUUM_EVERY_S = 4.0
 _WORTH_A_VACUUM = 1_000
+_LONGEST_VACUUM_S = 3_600.0
 _LONG_S = 5.0
 """A transaction that has been open for this long holds vacuum back enough to be noticed."""
 
@@ -69,7 +70,8 @@ class Tidying:
         released, buried = await connection.fetchrow(sql(_RELEASE), now, limit)
         expired = await connection.fetchval(sql(_EXPIRE), now, limit)
         await connection.execute(sql(_FORGET_SEEN), now, limit)
-        await connection.execute(sql(_ORPHANS), limit)
+        await connection.execute(sql("SELECT @.drop_messages(id) FROM @.deleted_queues"))
+        await connection.execute(sql("DELETE FROM @.deleted_queues WHERE at < now() - interval '1 hour'"))
         deleted = await connection.fetchval(sql(_DELETE_IDLE), now)
         await self._database.drop_receipts(connection)
         return Upkeep(
@@ -106,7 +108,7 @@ class Tidying:
         for row in due:
             try:
                 statement = f'VACUUM (TRUNCATE FALSE, INDEX_CLEANUP TRUE, SKIP_LOCKED) @."{row["relname"]}"'
-                await connection.execute(self._database.sql(statement))
+                await connection.execute(self._database.sql(statement), timeout=_LONGEST_VACUUM_S)
             except faults.Trouble as error:
                 if faults.is_connection_lost(error):
                     raise
@@ -136,28 +138,15 @@ _FORGET_SEEN = """
 DELETE FROM @.seen_ids WHERE (queue, id) IN (SELECT queue, id FROM @.seen_ids WHERE until <= @.instant($1) LIMIT $2)
 """
 
-# what was sent to a queue at the moment at which it was deleted
-_ORPHANS = """
-DELETE FROM @.messages WHERE sequence IN (
-    SELECT m.sequence FROM @.messages m WHERE NOT EXISTS (SELECT FROM @.queues q WHERE q.id = m.queue) LIMIT $1)
-"""
-
 _DELETE_IDLE = """
-WITH idle AS (
-    SELECT id, dead FROM @.queues
+WITH idle AS MATERIALIZED (
+    SELECT id FROM @.queues
     WHERE source IS NULL AND used_at + auto_delete_on_idle + least(1, auto_delete_on_idle / 10) <= @.instant($1)
-), gone AS (
-    DELETE FROM @.queues q USING idle WHERE q.id IN (idle.id, idle.dead) RETURNING q.id, q.source
-), messages AS (
-    DELETE FROM @.messages m USING gone WHERE m.queue = gone.id
-), sessions AS (
-    DELETE FROM @.sessions s USING gone WHERE s.queue = gone.id
-), seen AS (
-    DELETE FROM @.seen_ids s USING gone WHERE s.queue = gone.id
-), bumped AS (
-    UPDATE @.counters SET value = value + 1 WHERE name = 'queues_version' AND EXISTS (SELECT FROM gone)
+    FOR UPDATE SKIP LOCKED
+), gone AS MATERIALIZED (
+    SELECT id, @.delete_queue(id) FROM idle
 )
-SELECT count(*) FILTER (WHERE source IS NULL) FROM gone
+SELECT count(*) FROM gone
 """
 
 _OLDEST = """
