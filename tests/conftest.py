@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""What every test shares: how hard Hypothesis looks."""
+"""What every test shares: how hard Hypothesis looks, and a PostgreSQL server for those who ask for one."""
 
 import os
 
 from hypothesis import settings
+
+from tests.postgres.fixtures import (  # noqa: F401 - pytest finds fixtures by their names
+    breakable_postgres,
+    breakable_url,
+    postgres,
+    postgres_schema,
+    postgres_url,
+    shared_breakable_postgres,
+)
 
 # No deadline: a slow machine is not a wrong result. HYPOTHESIS_PROFILE=thorough is what `make torture` uses;
 # ci repeats the same examples on every run, for bisecting.

@@ -2,16 +2,14 @@
 """Random lives of messages: an engine and the model do the same steps and must agree on every outcome.
 
 The machine thinks of the sequences: sends, locks, settlements with good and old locks, time, upkeep, changes of
-settings, and crashes, after which the files as they are on the disk are opened as by a new process.
+settings, and crashes, after which what is stored is opened as by a new process.
 """
 
 import asyncio
 import os
-import shutil
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,13 +30,12 @@ from redrive.broker import (
 )
 from redrive.broker.lifecycle import LOCKED_STATES, MAX_DELIVERY_COUNT_EXCEEDED, Event
 from redrive.clock import utc
-from redrive.engines.sqlite import SqliteEngine
 from redrive.errors import LockLost, MessageNotFound
 from redrive.testing import ManualClock
+from tests.conformance.homes import PostgresHome, SqliteHome
 from tests.conformance.model import Model
 
 PLAIN, STRICT = "plain", "strict"
-IN_MEMORY = Path("/dev/shm")  # noqa: S108 - where there is one, a disk costs no time
 QUEUES = {
     PLAIN: QueueSettings(lock_duration=10, max_delivery_count=3),
     STRICT: QueueSettings(lock_duration=4, max_delivery_count=2, default_ttl=12, dead_letter_on_expiration=True),
@@ -55,16 +52,15 @@ ttls = st.sampled_from([None, None, 2, 8, 40])
 class Lives(RuleBasedStateMachine):
     """The steps. Every lock ever given out is kept and tried again, good or not."""
 
-    def __init__(self):
+    def __init__(self, home):
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.folder = TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
+        self.home = home
         self.clock = ManualClock()
         self.model = Model({**QUEUES, **{name: DEAD_SETTINGS for name in NAMES if name not in QUEUES}})
         for name, of_queue in QUEUES.items():  # a dead-letter queue's locks last as long as its queue's
             dead = replace(DEAD_SETTINGS, lock_duration=of_queue.lock_duration)
             self.model.queues[dead_letter_queue(name)] = dead
-        self.file = Path(self.folder.name) / "0.db"
         self.engine = self.opened()
         self.locks = []
         self.numbers = [0]
@@ -75,7 +71,7 @@ class Lives(RuleBasedStateMachine):
         return self.loop.run_until_complete(call)
 
     def opened(self):
-        engine = SqliteEngine(self.file, synchronous="normal", clock=self.clock)
+        engine = self.home.engine(self.clock)
         self.run(engine.open())
         return engine
 
@@ -253,13 +249,9 @@ class Lives(RuleBasedStateMachine):
         self.model.queues[queue] = changed
 
     def crash(self):
-        """Go on with the files as they are, as if the process had been killed."""
-        after = Path(self.folder.name) / f"{int(self.file.stem) + 1}.db"
-        for suffix in ("", "-wal"):
-            if (left := Path(f"{self.file}{suffix}")).exists():
-                shutil.copy(left, f"{after}{suffix}")
+        """Go on with what is stored, as if the process had been killed."""
+        self.home.crash()
         self.run(self.engine.close())
-        self.file = after
         self.engine = self.opened()
 
     def compare(self):
@@ -305,12 +297,25 @@ class Lives(RuleBasedStateMachine):
         finally:
             self.run(self.engine.close())
             self.loop.close()
-            self.folder.cleanup()
+            self.home.remove()
 
 
-def run_lives(examples, steps):
+@pytest.fixture
+def sqlite_homes():
+    """Makes folders."""
+    return SqliteHome
+
+
+@pytest.fixture
+def postgres_homes(postgres_url, postgres_schema):
+    """Makes schemas."""
+    numbers = count()
+    return lambda: PostgresHome(postgres_url, f"{postgres_schema}_{next(numbers)}")
+
+
+def run_lives(new_home, examples, steps):
     run_state_machine_as_test(
-        Lives,
+        lambda: Lives(new_home()),
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
@@ -320,12 +325,14 @@ def run_lives(examples, steps):
     )
 
 
+@pytest.mark.parametrize(("homes", "examples"), [("sqlite_homes", 120), ("postgres_homes", 25)])
 @pytest.mark.timeout(400)  # when they disagree, finding the shortest life takes Hypothesis minutes
-def test_an_engine_and_the_model_agree_on_every_step():
-    run_lives(examples=120, steps=50)
+def test_an_engine_and_the_model_agree_on_every_step(request, homes, examples):
+    run_lives(request.getfixturevalue(homes), examples, steps=50)
 
 
+@pytest.mark.parametrize(("homes", "examples"), [("sqlite_homes", 1_500), ("postgres_homes", 300)])
 @pytest.mark.torture
 @pytest.mark.timeout(0)
-def test_an_engine_and_the_model_agree_on_very_many_steps():
-    run_lives(examples=int(os.environ.get("REDRIVE_LIVES", "1500")), steps=100)
+def test_an_engine_and_the_model_agree_on_very_many_steps(request, homes, examples):
+    run_lives(request.getfixturevalue(homes), int(os.environ.get("REDRIVE_LIVES", examples)), steps=100)

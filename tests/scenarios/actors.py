@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The processes of the scenarios: ``python actors.py producer|consumer FILE DIARY NAME``.
+"""The processes of the scenarios: ``python actors.py producer|consumer|competitor URL DIARY NAME STOP``.
 
 Each keeps a diary, a line for what it is about to do and a line for what it has done. A line is one write to a file
 opened for appending: it outlives the process, however that ends. Lines are ``time word id``; the clock is the machine's
 own and the same for all processes.
 
-They stop when a file called ``stop`` lies beside the database.
+They stop when there is a file STOP. A store that does not answer is no reason to: they note it and go on.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ import zlib
 from pathlib import Path
 
 import redrive
-from redrive.errors import LockLost, StorageFull
+from redrive.errors import EngineUnavailable, LockLost, StorageFull
+from redrive.retry import Fixed, retry
 
 QUEUE = "torture"
 TOGETHER = 10
@@ -52,11 +53,16 @@ async def send(broker, diary, ids, size):
     """Send messages together, and note it when the broker has said that they are stored."""
     try:
         await broker.send_many(QUEUE, [redrive.broker.Message(bytes(size), id=message_id) for message_id in ids])
-    except StorageFull:
-        diary.write("full")
-        await asyncio.sleep(0.02)
+    except EngineUnavailable as error:
+        await endure(diary, error)
     else:
         diary.write("sent", ids)
+
+
+async def endure(diary, error):
+    """Note that the store did not answer as it should, and leave it alone for a moment."""
+    diary.write("full" if isinstance(error, StorageFull) else "unavailable")
+    await asyncio.sleep(0.02)
 
 
 async def consume(broker, diary, _name, should_stop):
@@ -65,9 +71,8 @@ async def consume(broker, diary, _name, should_stop):
         asked_at = time.monotonic()
         try:
             found = await broker.receive(QUEUE, max_messages=TOGETHER, wait=0.2)
-        except StorageFull:
-            diary.write("full")
-            await asyncio.sleep(0.02)
+        except EngineUnavailable as error:
+            await endure(diary, error)
             continue
         diary.write("received", [one.id for one in found], at=asked_at)
         await asyncio.gather(*(settle(diary, one) for one in found))
@@ -89,8 +94,8 @@ async def settle(diary, delivery):
             diary.write("completed", [delivery.id])
     except LockLost:
         diary.write("lost", [delivery.id])
-    except StorageFull:
-        diary.write("full")
+    except EngineUnavailable as error:
+        await endure(diary, error)
 
 
 async def compete(broker, diary, name, should_stop):
@@ -109,12 +114,16 @@ async def compete(broker, diary, name, should_stop):
     diary.write("worst", [f"{worst:.6f}"])
 
 
-async def main(role, path, diary, name):
+async def main(role, url, diary, name, stop):
     """Play a role until it is told to stop."""
-    stop = Path(path).with_name("stop")
     play = {"producer": produce, "consumer": consume, "competitor": compete}[role]
-    async with redrive.connect(f"sqlite:///{path}") as broker:
-        await play(broker, Diary(diary), name, stop.exists)
+    broker = redrive.connect(url)
+    opening = retry(on=EngineUnavailable, policy=Fixed(0.1, max_attempts=200), deadline=None)
+    await opening.call_async(broker.__aenter__)
+    try:
+        await play(broker, Diary(diary), name, Path(stop).exists)
+    finally:
+        await broker.close()
 
 
 if __name__ == "__main__":

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Where the scenarios play: starts real processes, ends them, and reads their diaries and the database afterwards."""
+"""Where the scenarios play: starts real processes, ends them, and reads their diaries afterwards."""
 
 import os
-import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 ACTORS = Path(__file__).with_name("actors.py")
-QUEUE = "torture"
 
 
 class Line(NamedTuple):
@@ -24,11 +21,13 @@ class Line(NamedTuple):
 
 
 class Stage:
-    """A database, the processes that use it, and their diaries."""
+    """A database, the processes that use it, and their diaries in a folder."""
 
-    def __init__(self, database, diaries, **environment):
-        self.database = Path(database)
-        self.diaries = Path(diaries)
+    def __init__(self, site, folder, **environment):
+        self.site = site
+        self.diaries = Path(folder) / "diaries"
+        self.diaries.mkdir()
+        self._stop = Path(folder) / "stop"
         self._environment = os.environ | environment
         self._cast = []
         self._started = Counter()
@@ -38,11 +37,12 @@ class Stage:
         part = f"{role}{place}"
         self._started[part] += 1
         name = f"{part}.{self._started[part]}"
-        command = [sys.executable, ACTORS, role, self.database, self.diaries / name, name]
+        command = [sys.executable, ACTORS, role, self.site.url, self.diaries / name, name, self._stop]
         self._cast.append((role, place, subprocess.Popen(command, env=self._environment)))
 
     def kill(self, which):
         """End a process in the middle of whatever it is doing; return its role and place."""
+        self.check_alive()
         role, place, process = self._cast.pop(which)
         process.kill()
         process.wait(timeout=30)
@@ -50,11 +50,11 @@ class Stage:
 
     def stop(self):
         """Have all processes finish; each must end well."""
-        self.database.with_name("stop").touch()
+        self._stop.touch()
         ended = [process.wait(timeout=30) for _, _, process in self._cast]
         self._cast.clear()
         assert not any(ended), f"processes ended with {ended}"
-        self.database.with_name("stop").unlink()
+        self._stop.unlink()
 
     def clear(self):
         """End whatever still runs."""
@@ -68,7 +68,9 @@ class Stage:
     def check_alive(self):
         """Fail if a process has ended by itself."""
         ended = [
-            f"{role}{place} ended with {process.returncode}" for role, place, process in self._cast if process.poll()
+            f"{role}{place} ended with {process.returncode}"
+            for role, place, process in self._cast
+            if process.poll() is not None
         ]
         assert not ended, ended
 
@@ -98,23 +100,6 @@ class Stage:
         """Return how many lines have a word."""
         return sum(line.word == word for line in self.lines())
 
-    def stored(self, queue):
-        """Return how often each message id is in a queue."""
-        with reading(self.database) as connection:
-            read = "SELECT m.id FROM messages m JOIN queues q ON q.id = m.queue WHERE q.name = ?"
-            return Counter(row[0] for row in connection.execute(read, (queue,)))
-
-    def check_integrity(self):
-        """Fail if SQLite finds anything wrong with the file, or a message has no body."""
-        with reading(self.database) as connection:
-            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
-
-@contextmanager
-def reading(path):
-    """Look into a database without the engine."""
-    connection = sqlite3.connect(path, timeout=30)
-    try:
-        yield connection
-    finally:
-        connection.close()
+    def words(self, since):
+        """Return the words that were written after an instant."""
+        return {line.word for line in self.lines() if line.at > since}

@@ -18,7 +18,7 @@ import asyncpg
 
 from redrive.clock import Clock, pause, system_clock
 from redrive.engines.postgres import faults
-from redrive.engines.postgres.driver import Connection
+from redrive.engines.postgres.driver import Connection, Row
 from redrive.errors import EngineBusy, EngineUnavailable, RedriveError, UsageError
 
 T = TypeVar("T")
@@ -71,11 +71,11 @@ class Database:
         self.where = _without_password(url)
 
     async def open(self) -> None:
-        """Connect once, to see that it can be done."""
+        """Prepare to connect, when there is something to do."""
         try:
             self._pool = await asyncpg.create_pool(
                 self.url,
-                min_size=1,
+                min_size=0,  # with a floor, the pool would try to restore it, loudly, while the server is away
                 max_size=self._pool_size,
                 reset=_nothing,
                 timeout=10,
@@ -120,11 +120,11 @@ class Database:
 
     async def release(self, connection: Connection, *, is_good: bool = True) -> None:
         """Give a connection back; one that is not good is thrown away."""
-        if not is_good:
-            with suppress(asyncpg.InterfaceError):  # then the pool has noticed before us
+        with suppress(*faults.Trouble):  # it was lost meanwhile, and the pool has noticed and taken it back
+            if not is_good:
                 connection.terminate()
-        if self._pool is not None:
-            await self._pool.release(connection)
+            if self._pool is not None:
+                await self._pool.release(connection)
 
     async def connect_alone(self) -> Connection:
         """Return a connection beside the pool, to be closed by who asked for it."""
@@ -148,6 +148,26 @@ class Database:
             raise faults.translated(error, self.where) from error
         finally:
             await self.release(connection, is_good=is_good)
+
+    async def read(self, statement: str, *values: object) -> list[Row]:
+        """Read something; once more if the connection was lost, as one that was idle may have been for long."""
+        last: BaseException = TimeoutError()
+        for _ in range(TRIES):
+            connection = await self.acquire()
+            is_good = False
+            try:
+                rows: list[Row] = await connection.fetch(self.sql(statement), *values)
+                is_good = True
+            except faults.Trouble as error:
+                is_good = not faults.is_connection_lost(error)
+                if is_good:
+                    raise faults.translated(error, self.where) from error
+                last = error
+            else:
+                return rows
+            finally:
+                await self.release(connection, is_good=is_good)
+        raise faults.translated(last, self.where) from last
 
     # --- transactions
 

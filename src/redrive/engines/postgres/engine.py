@@ -121,7 +121,7 @@ class PostgresEngine:
         try:
             async with self._database.connection() as connection:
                 await migrate(connection, self._database.schema)
-                await self._queues.load(connection)
+            await self._queues.load(self._database.read)
         except BaseException:
             await self._database.close()
             raise
@@ -159,8 +159,7 @@ class PostgresEngine:
 
     async def inspect(self, name: str | None = None) -> list[QueueInfo]:
         """Describe queues."""
-        async with self._database.connection() as connection:
-            rows = await connection.fetch(self._database.sql(_INSPECT), name)
+        rows = await self._database.read(_INSPECT, name)
         if name is not None and not rows:
             raise QueueNotFound(name)
         return [_info(row) for row in rows]
@@ -249,9 +248,7 @@ class PostgresEngine:
         chosen = list(State) if states is None else list(states)
         rows: list[Row] = []
         if chosen:
-            async with self._database.connection() as connection:
-                statement = self._database.sql(_peek(chosen))
-                rows = await connection.fetch(statement, queue, max(0, min(start, 2**63 - 1)), limit)
+            rows = await self._database.read(_peek(chosen), queue, max(0, min(start, 2**63 - 1)), limit)
         if not rows:
             await self.inspect(queue)  # which raises if there is no such queue
         return [_seen(row, queue) for row in rows]
@@ -403,28 +400,22 @@ class PostgresEngine:
 
     async def _first_lost(self, locks: Sequence[Lock]) -> Lock:
         """Return the first lock that is not good; the first of all if they are by now."""
-        async with self._database.connection() as connection:
-            good = await connection.fetch(
-                self._database.sql(
-                    "SELECT m.sequence, m.token, q.name FROM @.messages m JOIN @.queues q ON q.id = m.queue"
-                    " WHERE m.sequence = ANY ($1) AND m.due > @.instant($2)"
-                ),
-                [stored.storable(lock.sequence) for lock in locks],
-                self._database.now,
-            )
+        good = await self._database.read(
+            "SELECT m.sequence, m.token, q.name FROM @.messages m JOIN @.queues q ON q.id = m.queue"
+            " WHERE m.sequence = ANY ($1) AND m.due > @.instant($2)",
+            [stored.storable(lock.sequence) for lock in locks],
+            self._database.now,
+        )
         known = {Lock(row["name"], row["sequence"], row["token"]) for row in good}
         return next((lock for lock in locks if lock not in known), locks[0])
 
     async def _found_again(self, exchange: Exchange) -> list[tuple[Any, ...]]:
         """Return the messages that a group locked when its answer was lost."""
-        async with self._database.connection() as connection:
-            rows = await connection.fetch(
-                self._database.sql(
-                    f"SELECT m.queue, m.sequence, m.due, m.delivery_count, {COLUMNS.partition(', ')[2]}"
-                    " FROM @.messages m WHERE m.token = $1 AND m.state = 2"
-                ),
-                exchange.token,
-            )
+        rows = await self._database.read(
+            f"SELECT m.queue, m.sequence, m.due, m.delivery_count, {COLUMNS.partition(', ')[2]}"
+            " FROM @.messages m WHERE m.token = $1 AND m.state = 2",
+            exchange.token,
+        )
         return [(exchange.place_of(row[0]), *tuple(row)[1:]) for row in rows]
 
     def _worth_noting(self, used: set[int]) -> list[int]:
@@ -449,8 +440,7 @@ class PostgresEngine:
     async def _load_queues(self, needed: set[str]) -> None:
         if self._queues.version >= 0 and needed and all(self._queues.get(name) is not None for name in needed):
             return
-        async with self._database.connection() as connection:
-            await self._queues.load(connection)
+        await self._queues.load(self._database.read)
 
     # --- the lane's own connection
 
@@ -468,8 +458,7 @@ class PostgresEngine:
 
     async def _look(self, queues: Sequence[str]) -> tuple[bool, float | None]:
         """Say when the next message comes due; whether others have changed anything is only known by asking."""
-        async with self._database.connection() as connection:
-            left = await connection.fetchval(self._database.sql(_NEXT_DUE), list(queues), self._database.now)
+        ((left,),) = await self._database.read(_NEXT_DUE, list(queues), self._database.now)
         return True, None if left is None else self._clock.time() + left
 
 

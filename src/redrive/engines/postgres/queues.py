@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The queues of a PostgreSQL schema, kept in memory as long as nobody changes them."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -48,13 +49,11 @@ class Queues:
         """Return how exactly a queue's last use is stored."""
         return self._granularities.get(queue, _USE_GRANULARITY_S)
 
-    async def load(self, connection: Connection) -> None:
+    async def load(self, read: Callable[[str], Awaitable[Sequence[Row]]]) -> None:
         """Read them again."""
-        rows = await connection.fetch(
-            self._sql(
-                f"SELECT c.value AS version, q.id, q.name, {', '.join(f'q.{name}' for name in _SETTINGS)}"
-                " FROM @.counters c LEFT JOIN @.queues q ON true WHERE c.name = 'queues_version'"
-            )
+        rows = await read(
+            f"SELECT c.value AS version, q.id, q.name, {', '.join(f'q.{name}' for name in _SETTINGS)}"
+            " FROM @.counters c LEFT JOIN @.queues q ON true WHERE c.name = 'queues_version'"
         )
         self._by_name = {
             row["name"]: Queue(row["id"], row["name"], settings_of(row)) for row in rows if row["name"] is not None

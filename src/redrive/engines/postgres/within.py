@@ -128,20 +128,23 @@ def _psycopg(connection: _Theirs) -> _Run | None:
     if connection.autocommit and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
         raise _no_transaction(connection)
 
-    def block(statement: Any, values: tuple[object, ...]) -> Any:  # noqa: ANN401 - types of psycopg
-        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
+    theirs: _Theirs = connection
+
+    # Cursors of our own: his may be of another kind, and make other rows.
+    def block(statement: _Theirs, values: tuple[object, ...]) -> _Theirs:
+        with psycopg.Cursor(theirs, row_factory=tuple_row) as cursor:
             return cursor.execute(statement, values).fetchone()
+
+    async def wait(statement: _Theirs, values: tuple[object, ...]) -> _Theirs:
+        async with psycopg.AsyncCursor(theirs, row_factory=tuple_row) as cursor:
+            return await (await cursor.execute(statement, values)).fetchone()
 
     async def run(function: str, *values: object) -> object:
         statement = "SELECT {}(%s::float8, %s::text)".format(function.replace("%", "%%"))
-        if isinstance(connection, psycopg.AsyncConnection):
-            # cursors of our own: his may be of another kind, and make other rows
-            async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-                await cursor.execute(statement, values)
-                (value,) = await cursor.fetchone()
-        else:  # it blocks, and whoever called waits for us and does not use it meanwhile
-            (value,) = await asyncio.to_thread(block, statement, values)
-        return value
+        if isinstance(theirs, psycopg.AsyncConnection):
+            return (await wait(statement, values))[0]
+        # it blocks, and whoever called waits for us and does not use it meanwhile
+        return (await asyncio.to_thread(block, statement, values))[0]
 
     return run
 
@@ -166,7 +169,8 @@ def _sqlalchemy(connection: _Theirs) -> _Run | None:
 
     async def run(function: str, *values: object) -> object:
         call = "SELECT {}(CAST(:now AS float8), CAST(:call AS text))".format(function.replace(":", r"\:"))
-        named = dict(zip(("now", "call"), values, strict=True))
+        now, told = values
+        named = {"now": now, "call": told}
         if isinstance(theirs, AsyncConnection | AsyncSession):
             return await theirs.run_sync(ask, text(call), named)
         return await asyncio.to_thread(ask, theirs, text(call), named)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+"""A PostgreSQL server for each process that runs tests, started when the first test asks for it.
+
+``REDRIVE_TEST_POSTGRES=url`` names one to be used instead. Tests that stop and break servers have one of their own.
+"""
+
+import os
+from itertools import count
+
+import pytest
+
+EMPTY = """
+DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP
+        EXECUTE format('DROP SCHEMA %I CASCADE', name);
+    END LOOP;
+    CREATE SCHEMA public;
+END $$
+"""
+"""A database as it was at first; making a new one for each test takes longer than most of them."""
+
+names = (f"redrive_test_{os.getpid()}_{number}" for number in count(1))
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A server that all tests of this process share."""
+    foreign = os.environ.get("REDRIVE_TEST_POSTGRES")
+    if foreign:
+        from tests.postgres.server import ForeignServer
+
+        yield ForeignServer(foreign)
+    else:
+        yield from new_server("FAST")
+
+
+@pytest.fixture(scope="session")
+def shared_breakable_postgres():
+    """The server that tests which break servers share."""
+    yield from new_server("DURABLE")
+
+
+def new_server(settings):
+    """Start a server, and remove it at the end; in CI it is an error that there is none."""
+    from tests.postgres import binaries, server
+
+    try:
+        binaries.programs()
+    except binaries.NoPostgres as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(f"NOT SHOWN HERE: everything about PostgreSQL. {error}")
+    with server.PostgresServer(getattr(server, settings)) as new:
+        yield new.create().start()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres):
+    """An empty database for the tests of this process."""
+    name = next(names)
+    yield postgres.create_database(name)
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+def postgres_schema(postgres_url):
+    """The name of a schema that is not there yet; whatever is in it goes away after the test."""
+    from tests.postgres.server import run_sql
+
+    name = next(names)
+    yield name
+    # An engine that was left open must show as an error, not as a test that hangs.
+    run_sql(postgres_url, "SET lock_timeout = '10s'", f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+
+
+@pytest.fixture
+def breakable_postgres(shared_breakable_postgres):
+    """A server that a test may stop, kill and bring back; its writes are synced, as in production."""
+    if not shared_breakable_postgres.is_running:
+        shared_breakable_postgres.start()
+    return shared_breakable_postgres
+
+
+@pytest.fixture
+def breakable_url(breakable_postgres):
+    """A database in a server that may be broken; whatever the last test left in it is gone."""
+    from tests.postgres.server import run_sql, terminate_backends
+
+    url = breakable_postgres.url()
+    terminate_backends(url)
+    run_sql(url, "ALTER DATABASE postgres RESET ALL", EMPTY)
+    return url
