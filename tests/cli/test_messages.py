@@ -193,3 +193,21 @@ def test_peek_by_state(ok, read, orders):
 
 def test_the_states_on_the_command_line_are_the_states_there_are():
     assert [name.name for name in StateName] == [state.name for state in State]
+
+
+def test_a_deferred_message_is_received_by_its_number(ok, read, refused, orders):
+    ok("send", orders, "aside")
+    ok("receive", orders, "--defer")
+    (aside,) = read("peek", orders)
+    (found,) = read("receive", orders, "--number", aside["sequence"], "--complete")
+    assert found["body"] == "aside"
+    assert read("peek", orders) == []
+    assert str(aside["sequence"]) in refused("receive", orders, "--number", aside["sequence"], "--complete")
+
+
+def test_a_scheduled_message_is_cancelled_by_its_number(ok, read, refused, orders):
+    ok("send", orders, "later", "--delay", "1h")
+    (later,) = read("peek", orders)
+    assert "no longer scheduled" in ok("cancel", orders, later["sequence"])
+    assert read("peek", orders) == []
+    assert "scheduled" in refused("cancel", orders, later["sequence"])

@@ -4,6 +4,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +138,24 @@ def test_a_process_that_dies_is_replaced(start, url):
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 0
+
+
+def test_its_processes_end_with_it_however_it_ends(start, url):
+    process = start("--processes", "2")
+    send(url, "one")
+    assert process.stdout.readline().startswith("handled one")
+    process.kill()
+    assert process.wait(30) == -signal.SIGKILL
+    process.stdout.read()  # ends when the last of them has closed it
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc to see other processes' arguments")
+def test_the_url_of_a_process_is_not_for_everybody_to_see(start, url):
+    process = start("--processes", "2")
+    send(url, "one")
+    pid = process.stdout.readline().split()[2]
+    assert b"app:worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert url.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_changed_code_is_started_anew(start, url, app):

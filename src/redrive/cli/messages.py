@@ -102,6 +102,9 @@ def receive(
     dead_letter: Annotated[str | None, typer.Option(metavar="REASON", help="Move them to the dead letters.")] = None,
     delay: Annotated[str, _time("With --abandon: not before that long.")] = "0",
     session: Annotated[str | None, _text("Receive the messages of this session.")] = None,
+    number: Annotated[
+        list[int] | None, typer.Option("--number", metavar="N", help="Receive the deferred message with this number.")
+    ] = None,
     max_messages: Max = 1,
     wait: Annotated[str, _time("How long to wait for the first, such as 10s.")] = "0",
     url: Url = None,
@@ -115,6 +118,7 @@ def receive(
       redrive receive orders --complete
       redrive receive orders --complete --max 100 --wait 10s --json
       redrive receive orders --abandon --delay 5m
+      redrive receive orders --number 17 --complete
       redrive receive 'orders/$dead' --complete
     """
     chosen = [name for name in ("complete", "abandon", "defer", "dead_letter") if context.params[name]]
@@ -135,6 +139,12 @@ def receive(
         for one in found:  # only now: what could not be printed is not settled, and comes again
             await settle(one)
 
+    async def work_deferred(broker: Broker) -> None:
+        await work(await broker.receive_deferred(queue, number or []))
+
+    if number:
+        with_broker(context, work_deferred)
+        return
     patience = seconds("wait", wait) or 0.0
     with_broker(context, lambda broker: _receive(broker, queue, session, work, limit=max_messages, wait=patience))
 
@@ -157,6 +167,21 @@ async def _receive(
         raise screen.refusal(f"session {session_id!r} of {queue} is somebody else's now; wait for it with --wait 1m")
     async with session:
         await work(await session.receive(max_messages=limit, wait=wait))
+
+
+def cancel(
+    context: typer.Context,
+    queue: Queue,
+    number: Annotated[int, typer.Argument(metavar="NUMBER", help="Of the scheduled message; peek shows it.")],
+    *,
+    url: Url = None,
+) -> None:
+    """Remove a scheduled message before its time.
+
+    Example: redrive cancel orders 17
+    """
+    with_broker(context, lambda broker: broker.cancel(queue, number))
+    screen.say(f"number {number} is no longer scheduled in {queue}")
 
 
 def peek(

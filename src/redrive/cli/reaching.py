@@ -118,7 +118,7 @@ async def _names(url: str) -> list[str]:
 
 def _missing_file(url: str) -> Path | None:
     """Return the file that a SQLite URL names, if it is not there."""
-    path = url.partition("?")[0].removeprefix("sqlite:///")
-    if path in (url, ":memory:", "") or Path(path).exists():
+    if not url.startswith("sqlite:///"):
         return None
-    return Path(path)
+    path = url.partition("?")[0].removeprefix("sqlite:///")
+    return None if path in (":memory:", "") or Path(path).exists() else Path(path)

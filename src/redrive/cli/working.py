@@ -3,11 +3,13 @@
 
 import importlib
 import logging
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Annotated
 
 import typer
@@ -20,6 +22,9 @@ from redrive.worker import Worker
 
 _LOOK_EVERY_S = 0.3
 _PAUSE_BEFORE_RESTART_S = 1.0
+_LIFELINE = "REDRIVE_LIFELINE"
+"""Set for a process of a crew: its standard input ends with the crew."""
+
 _NOT_OURS = {"node_modules", "site-packages", "__pycache__"}
 
 
@@ -45,7 +50,7 @@ def worker(
         if processes == 1 and not reload:
             _run(load(target), where)
         else:
-            Crew([target, "--url", where], processes, reload=reload).run()
+            Crew(target, where, processes, reload=reload).run()
     except RedriveError as error:
         raise screen.failure(error) from None
 
@@ -54,7 +59,15 @@ def _run(found: Worker, where: str) -> None:
     if not logging.getLogger().handlers:  # the program has not said where its logs go
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     screen.err().print(f"worker {found.name!r} handles {', '.join(found.queues)}; Ctrl-C stops it")
+    if os.environ.get(_LIFELINE):
+        Thread(target=_end_with_the_crew, name="redrive-lifeline", daemon=True).start()
     found.run_forever(connect(where))
+
+
+def _end_with_the_crew() -> None:
+    """Stop as by SIGTERM when the process that started this one is gone, however it went: its pipe closes."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def load(target: str) -> Worker:
@@ -80,14 +93,17 @@ class Crew:
     """Worker processes, kept running until they are told to stop.
 
     Args:
-        arguments: those of ``redrive worker`` in each process.
+        target: the worker, as it was named.
+        url: where its queues are.
         size: how many there are.
         reload: whether they start anew when code changes; then one that fails waits for a change, otherwise it is
             started again after a moment.
     """
 
-    def __init__(self, arguments: list[str], size: int, *, reload: bool) -> None:
-        self._command = [sys.executable, "-m", "redrive.cli", "worker", *arguments]
+    def __init__(self, target: str, url: str, size: int, *, reload: bool) -> None:
+        self._command = [sys.executable, "-m", "redrive.cli", "worker", target]
+        # not as an argument: there may be a password in it, and arguments are for everybody to see
+        self._environment = {**os.environ, reaching.VARIABLE: url, _LIFELINE: "1"}
         self._size = size
         self._reload = reload
         self._running: list[subprocess.Popen[bytes]] = []
@@ -111,7 +127,10 @@ class Crew:
 
     def _start(self, count: int) -> None:
         # a session of its own: Ctrl-C comes to us alone, and we pass it on
-        self._running += [subprocess.Popen(self._command, start_new_session=True) for _ in range(count)]  # noqa: S603
+        self._running += [
+            subprocess.Popen(self._command, start_new_session=True, stdin=subprocess.PIPE, env=self._environment)  # noqa: S603
+            for _ in range(count)
+        ]
 
     def _replace_the_fallen(self) -> None:
         fallen = [process for process in self._running if process.poll() not in (None, 0)]
