@@ -5,9 +5,10 @@ import json
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+from redrive.broker.engine import QueueSettings
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
-from redrive.errors import StorageDamaged
+from redrive.errors import InvalidMessage, MessageTooLarge, SessionRequired, StorageDamaged
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -32,6 +33,19 @@ def properties_of(message: Message) -> str | None:
 def size_of(message: Message, properties: str | None) -> int:
     """Return how many bytes of a queue's limit a message takes."""
     return len(message.body) + (len(properties.encode()) if properties else 0)
+
+
+def checked_properties(message: Message, queue: str, settings: QueueSettings) -> str | None:
+    """Return a message's properties, if its queue takes it."""
+    if message.id is None:
+        raise InvalidMessage("id", None, "must be there: the broker names messages, an engine does not")
+    properties = properties_of(message)
+    size = size_of(message, properties)
+    if size > settings.max_message_bytes:
+        raise MessageTooLarge(queue, size, settings.max_message_bytes)
+    if settings.requires_session and message.session_id is None:
+        raise SessionRequired(queue, "give the message a session_id")
+    return properties
 
 
 def with_headers(properties: str | None, changes: Headers) -> str | None:

@@ -13,7 +13,7 @@ from redrive.engines import stored
 from redrive.engines.dealing import deal
 from redrive.engines.postgres.lane import Ask
 from redrive.engines.postgres.queues import Queue
-from redrive.errors import InvalidMessage, MessageTooLarge, SessionRequired
+from redrive.errors import SessionRequired
 
 
 class ApplyAsk(Ask[list[Outcome]]):
@@ -62,14 +62,7 @@ class Outgoing(NamedTuple):
 def outgoing(effect: Send, queue: Queue) -> Outgoing:
     """Return what is stored of a message, if its queue takes it."""
     message, settings = effect.message, queue.settings
-    if message.id is None:
-        raise InvalidMessage("id", None, "must be there: the broker names messages, an engine does not")
-    properties = stored.properties_of(message)
-    size = stored.size_of(message, properties)
-    if size > settings.max_message_bytes:
-        raise MessageTooLarge(queue.name, size, settings.max_message_bytes)
-    if settings.requires_session and message.session_id is None:
-        raise SessionRequired(queue.name, "give the message a session_id")
+    properties = stored.checked_properties(message, queue.name, settings)
     ttl = settings.default_ttl
     if message.ttl is not None:
         ttl = message.ttl_s if ttl is None else min(ttl, message.ttl_s or ttl)
@@ -78,7 +71,7 @@ def outgoing(effect: Send, queue: Queue) -> Outgoing:
         None if effect.at is None else effect.at.timestamp(),
         ttl,
         None if effect.even_if_seen else settings.duplicate_detection,
-        message.id,
+        message.id or "",
         message.session_id if settings.requires_session else None,
         properties,
         message.body,

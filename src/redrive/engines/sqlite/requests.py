@@ -7,7 +7,6 @@ transaction is undone and the group is done one by one, so that only he fails.
 """
 
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from redrive.broker.engine import (
     SessionLock,
 )
 from redrive.broker.message import Lock, Received
+from redrive.engines.dealing import deal
 from redrive.engines.sqlite.store import Store
 from redrive.engines.sqlite.writer import Request
 from redrive.errors import LockLost, RedriveError, SessionLost
@@ -180,20 +180,8 @@ def _lock_together(store: Store, locks: Sequence[LockRequest], now: float) -> No
             found = receive(queue, sum(request.limit for request in requests), now)
         except RedriveError as error:
             raise Conflict from error
-        _deal(found, requests)
-
-
-def _deal(found: Sequence[Received], requests: Sequence[LockRequest]) -> None:
-    """Give everybody one message, then everybody another, as far as they go."""
-    hands: dict[LockRequest, list[Received]] = {request: [] for request in requests}
-    waiting = deque(requests)
-    for received in found:
-        request = waiting.popleft()
-        hands[request].append(received)
-        if len(hands[request]) < request.limit:
-            waiting.append(request)
-    for request, hand in hands.items():
-        request.result = hand
+        for request, hand in zip(requests, deal(found, [each.limit for each in requests]), strict=True):
+            request.result = hand
 
 
 def _do(store: Store, effect: Effect, now: float) -> Outcome:

@@ -9,16 +9,14 @@ from itertools import count
 from redrive.broker import lifecycle
 from redrive.broker.engine import Abandon, Cancel, DeadLetter, Defer, Send, SessionLock, SetSessionState
 from redrive.broker.lifecycle import State
-from redrive.broker.message import Headers, Lock, Message, Received
+from redrive.broker.message import Headers, Lock, Received
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.sqlite import rows
 from redrive.engines.sqlite.queues import QueueRow, Queues
 from redrive.errors import (
-    InvalidMessage,
     LockLost,
     MessageNotFound,
-    MessageTooLarge,
     SessionLost,
     SessionRequired,
 )
@@ -86,7 +84,7 @@ class Store:
         bodies: list[tuple[int, bytes]] = []
         for effect in sends:
             queue, message = self.queues.get(effect.queue), effect.message
-            properties = self._checked_properties(queue, message)
+            properties = stored.checked_properties(message, queue.name, queue.settings)
             if self._is_duplicate(queue, effect, now):
                 outcomes.append(None)
                 continue
@@ -119,17 +117,6 @@ class Store:
             self.connection.executemany(_FULL, full)
         if bodies:
             self.connection.executemany("INSERT INTO bodies VALUES (?, ?)", bodies)
-
-    def _checked_properties(self, queue: QueueRow, message: Message) -> str | None:
-        if message.id is None:
-            raise InvalidMessage("id", None, "must be there: the broker names messages, an engine does not")
-        properties = stored.properties_of(message)
-        size = stored.size_of(message, properties)
-        if size > queue.settings.max_message_bytes:
-            raise MessageTooLarge(queue.name, size, queue.settings.max_message_bytes)
-        if queue.settings.requires_session and message.session_id is None:
-            raise SessionRequired(queue.name, "give the message a session_id")
-        return properties
 
     def _is_duplicate(self, queue: QueueRow, effect: Send, now: float) -> bool:
         window = queue.settings.duplicate_detection
