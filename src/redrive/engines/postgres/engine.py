@@ -368,8 +368,8 @@ class PostgresEngine:
             number,
             *exchange.values(used),
         )
-        sequences = [row[1] for row in rows if row[0] == 0]
-        self._deliver(exchange, sequences, [row for row in rows if row[0] != 0])
+        sequences: Sequence[int | None] = rows.pop(0)["sequences"] if rows and rows[0][0] == 0 else ()
+        self._deliver(exchange, sequences, rows)
 
     def _deliver(self, exchange: Exchange, sequences: Sequence[int | None], found: Sequence[Any]) -> None:
         self._tidying.note_heads(exchange.heads(found))

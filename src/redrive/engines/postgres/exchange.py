@@ -146,9 +146,14 @@ class Exchange:
     def values(self, used: list[int]) -> list[object]:
         """Return the arguments of the database function, from the removals on."""
         places = list(self._places.values())
+        removed, tokens, removed_from = _columns(self._removals, 3)
+        sent_to, *rest = _columns(self._outgoing, len(Outgoing._fields))
         return [
-            *_columns(self._removals, 3),
-            *_columns(self._outgoing, len(Outgoing._fields)),
+            removed,
+            tokens,
+            _one_for_all(removed_from),
+            _one_for_all(sent_to),
+            *rest,
             [place.queue.id for place in places],
             [sum(ask.limit for ask in place.asks) for place in places],
             [place.queue.settings.max_delivery_count for place in places],
@@ -177,7 +182,7 @@ class Exchange:
     def _received(self, row: stored.Row, place: _Place) -> Received:
         sequence, due, delivery_count = row[1:4]
         name = place.queue.name
-        told = (sequence, *row[4:])
+        told = (sequence, *row[4:10])
         if place.delete:
             return stored.received(told, name, State.READY, delivery_count)
         lock = Lock(name, sequence, self.token)
@@ -207,3 +212,8 @@ def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any] | No
         is_empty = not column or (column[0] is None and not any(value is not None for value in column))
         columns.append(None if is_empty else list(column))
     return columns
+
+
+def _one_for_all(numbers: list[Any] | None) -> list[Any] | None:
+    """Return a column of queues, or one of them if they are all the same."""
+    return numbers[:1] if numbers and numbers.count(numbers[0]) == len(numbers) else numbers

@@ -205,7 +205,7 @@ END $redrive$;
 CREATE FUNCTION @.new_sequences(p_count integer) RETURNS bigint[] LANGUAGE sql VOLATILE AS
 $redrive$ SELECT array_agg(nextval('@.message_sequence')) FROM generate_series(1, p_count) $redrive$;
 
--- Store messages under these numbers; return them, with NULL for each duplicate.
+-- Store messages under these numbers; return them, with NULL for each duplicate. One queue may stand for all.
 CREATE FUNCTION @.store(
     p_now float8, p_sequences bigint[], p_queue integer[], p_at float8[], p_ttl float8[], p_window float8[],
     p_id text[], p_session text[], p_properties text[], p_body bytea[]
@@ -214,9 +214,10 @@ DECLARE
     v_sequences bigint[] := p_sequences;
 BEGIN
     IF cardinality(array_remove(p_window, NULL)) > 0 THEN
-        FOR i IN 1 .. cardinality(p_queue) LOOP
+        FOR i IN 1 .. cardinality(p_id) LOOP
             CONTINUE WHEN p_window[i] IS NULL;
-            INSERT INTO @.seen_ids AS seen VALUES (p_queue[i], p_id[i], p_now + p_window[i])
+            INSERT INTO @.seen_ids AS seen
+            VALUES (coalesce(p_queue[i], p_queue[1]), p_id[i], p_now + p_window[i])
             ON CONFLICT (queue, id) DO UPDATE SET until = excluded.until WHERE seen.until <= p_now;
             IF NOT FOUND THEN
                 v_sequences[i] := NULL;
@@ -225,22 +226,23 @@ BEGIN
     END IF;
     INSERT INTO @.messages
         (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, session, properties, body)
-    SELECT s.sequence, s.queue, CASE WHEN s.at > p_now THEN 1 ELSE 0 END, CASE WHEN s.at > p_now THEN s.at END, 0,
-        p_now, greatest(s.at, p_now) + s.ttl, s.id, s.session, s.properties, s.body
+    SELECT s.sequence, coalesce(s.queue, p_queue[1]), CASE WHEN s.at > p_now THEN 1 ELSE 0 END,
+        CASE WHEN s.at > p_now THEN s.at END, 0, p_now, greatest(s.at, p_now) + s.ttl, s.id, s.session, s.properties, s.body
     FROM unnest(v_sequences, p_queue, p_at, p_ttl, p_id, p_session, p_properties, p_body)
         AS s (sequence, queue, at, ttl, id, session, properties, body)
     WHERE s.sequence IS NOT NULL;
     RETURN v_sequences;
 END $redrive$;
 
--- Remove locked messages; the first whose lock is not good ends the transaction.
+-- Remove locked messages; one whose lock is not good ends the transaction. One queue may stand for all.
 CREATE FUNCTION @.remove(p_now float8, p_sequence bigint[], p_token bigint[], p_queue integer[])
 RETURNS void LANGUAGE plpgsql @plans AS $redrive$
 DECLARE
     v_removed integer;
 BEGIN
     DELETE FROM @.messages m USING unnest(p_sequence, p_token, p_queue) AS d (sequence, token, queue)
-    WHERE m.sequence = d.sequence AND m.token = d.token AND m.queue = d.queue AND m.due > p_now;
+    WHERE m.sequence = d.sequence AND m.token = d.token AND m.queue = coalesce(d.queue, p_queue[1])
+        AND m.due > p_now;
     GET DIAGNOSTICS v_removed = ROW_COUNT;
     IF v_removed <> cardinality(p_sequence) THEN
         RAISE EXCEPTION 'a lock was lost' USING ERRCODE = 'RD001';
@@ -257,7 +259,7 @@ CREATE FUNCTION @.exchange(
     u_queue integer[]
 ) RETURNS TABLE (
     place integer, sequence bigint, due float8, delivery_count integer, enqueued_at float8, expires float8, id text,
-    properties text, dead_letter text, body bytea
+    properties text, dead_letter text, body bytea, sequences bigint[]
 ) LANGUAGE plpgsql ROWS 10 @plans AS $redrive$
 DECLARE
     v_now float8 := @.instant(p_now);
@@ -267,22 +269,23 @@ BEGIN
     IF p_version <> (SELECT c.value FROM @.counters c WHERE c.name = 'queues_version') THEN
         RAISE EXCEPTION 'the queues have changed' USING ERRCODE = 'RD002';
     END IF;
-    IF cardinality(s_queue) > 0 THEN
-        v_sequences := @.new_sequences(cardinality(s_queue));
+    IF cardinality(s_id) > 0 THEN
+        v_sequences := @.new_sequences(cardinality(s_id));
     END IF;
     -- first of all, so that whoever asks what became of this waits for its end
     INSERT INTO @.receipts VALUES (p_writer, p_number, v_sequences);
     IF cardinality(d_sequence) > 0 THEN
         PERFORM @.remove(v_now, d_sequence, d_token, d_queue);
     END IF;
-    IF cardinality(s_queue) > 0 THEN
+    IF cardinality(s_id) > 0 THEN
         v_sequences := @.store(
             v_now, v_sequences, s_queue, s_at, s_ttl, s_window, s_id, s_session, s_properties, s_body);
         IF array_position(v_sequences, NULL) IS NOT NULL THEN
             UPDATE @.receipts r SET sequences = v_sequences WHERE r.writer = p_writer AND r.number = p_number;
         END IF;
-        RETURN QUERY SELECT 0, s, NULL::float8, NULL::integer, NULL::float8, NULL::float8, NULL, NULL, NULL, NULL::bytea
-            FROM unnest(v_sequences) s;
+        place := 0;
+        sequences := v_sequences;
+        RETURN NEXT;
     END IF;
     FOR i IN 1 .. coalesce(cardinality(l_queue), 0) LOOP
         PERFORM @.release_due(v_now, l_queue[i], 1000);
@@ -294,13 +297,13 @@ BEGIN
         IF l_duration[i] IS NULL THEN
             RETURN QUERY DELETE FROM @.messages m WHERE m.ctid = ANY (v_tids)
                 RETURNING i, m.sequence, NULL::float8, m.delivery_count + 1, m.enqueued_at, m.expires, m.id,
-                    m.properties, m.dead_letter, m.body;
+                    m.properties, m.dead_letter, m.body, NULL::bigint[];
         ELSE
             RETURN QUERY UPDATE @.messages m
                 SET state = 2, due = v_now + l_duration[i], token = l_token, delivery_count = m.delivery_count + 1
                 WHERE m.ctid = ANY (v_tids)
                 RETURNING i, m.sequence, m.due, m.delivery_count, m.enqueued_at, m.expires, m.id, m.properties,
-                    m.dead_letter, m.body;
+                    m.dead_letter, m.body, NULL::bigint[];
         END IF;
     END LOOP;
     IF cardinality(u_queue) > 0 THEN
