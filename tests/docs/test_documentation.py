@@ -6,6 +6,8 @@ How a page says what to do with a block, in the words after its opening fence:
 - ``python`` runs alone, in an empty directory; a ``text`` block right after it is exactly what it prints.
 - ``sh`` holds ``redrive`` commands that succeed; a ``text`` block right after it is what they print, 80 columns wide.
 - ``python continues`` and ``sh continues`` go on where the block before stopped, with the same names and files.
+- ``python postgres`` has an empty PostgreSQL database, and so have those that continue it: ``DATABASE_URL`` says where.
+  An example that reads that variable has one too.
 - ``sh no-run`` is for other commands, such as ``pip install``.
 - ``toml`` and ``xml`` that define policies are loaded.
 """
@@ -23,14 +25,16 @@ import pytest
 
 from redrive.retry import Policies
 from redrive.testing import no_sleep
+from tests.postgres.fixtures import names
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
-STEPS = {"python", "python continues", "sh", "sh continues"}
+STEPS = {"python", "python postgres", "python continues", "sh", "sh continues"}
 RUN = STEPS | {"toml", "xml"}
-SHOWN = {"text", "sh no-run", "json", "mermaid"}
+SHOWN = {"text", "sh no-run", "sql", "ini", "json", "mermaid"}
+DATABASE = "DATABASE_URL"
 
 WITHOUT_SLEEPING = """
 import runpy, sys
@@ -128,9 +132,20 @@ def defines_policies(block: Block) -> bool:
 BLOCKS = [block for page in PAGES for block in blocks(page, page.read_text())]
 
 
+@pytest.fixture
+def database(postgres, monkeypatch):
+    """An empty PostgreSQL database; ``DATABASE_URL`` says where."""
+    name = next(names)
+    monkeypatch.setenv(DATABASE, postgres.create_database(name))
+    yield
+    postgres.drop_database(name)
+
+
 @pytest.mark.parametrize("story", list(stories(BLOCKS)), ids=lambda story: str(story[0].block))
-def test_a_page_runs_and_prints_what_it_says(story, tmp_path, monkeypatch, capsys):
+def test_a_page_runs_and_prints_what_it_says(story, tmp_path, monkeypatch, capsys, request):
     monkeypatch.chdir(tmp_path)
+    if story[0].block.info == "python postgres":
+        request.getfixturevalue("database")
     namespace: dict[str, object] = {"__name__": "__main__"}
     for step in story:
         printed = step.run(namespace, capsys)
@@ -144,7 +159,9 @@ def test_policy_files_load(block):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_examples_succeed(example, tmp_path):
+def test_examples_succeed(example, tmp_path, request):
+    if DATABASE in example.read_text():
+        request.getfixturevalue("database")
     ran = subprocess.run(
         [sys.executable, "-c", WITHOUT_SLEEPING, example], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -155,6 +172,11 @@ def test_examples_succeed(example, tmp_path):
 def test_a_block_says_what_it_is(block):
     """A misspelt word after the fence would quietly switch the block's test off."""
     assert block.info in RUN | SHOWN
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.info == "python"], ids=str)
+def test_a_block_that_needs_a_database_says_so(block):
+    assert DATABASE not in block.text, "mark the block `python postgres`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -26,6 +26,9 @@ T = TypeVar("T")
 TRIES = 5
 """How often a transaction is done again after it was undone by a deadlock or a lost connection."""
 
+_BROKEN_RULE = "23"
+"""The class of errors of constraints; the broker's own tables break none."""
+
 _PATIENCE_S = 30.0
 """How long an outcome is asked for while the server does not answer."""
 
@@ -198,12 +201,16 @@ class Database:
                 is_committing = True
                 await connection.execute("COMMIT")
                 is_good = True
-            except RedriveError:
+            except (RedriveError, Theirs) as error:
                 with suppress(*faults.Trouble):  # then it is thrown away, and undone by that
                     await connection.execute("ROLLBACK")
                     is_good = True
+                if isinstance(error, Theirs):
+                    raise error.error from None
                 raise
             except faults.Trouble as error:
+                if is_committing and faults.sqlstate(error)[:2] == _BROKEN_RULE:
+                    raise  # a rule of the user's tables that is only checked now
                 if is_committing and faults.is_connection_lost(error):
                     if await self.receipt(number) is None:
                         raise _Again(error) from error
@@ -256,6 +263,14 @@ def is_lost(connection: Connection) -> bool:
         return bool(connection.is_closed())
     except asyncpg.InterfaceError:  # what is gone is no longer ours to ask
         return True
+
+
+class Theirs(Exception):
+    """What the user's own part of a transaction raised; it goes to him as it is."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class _Again(Exception):

@@ -32,7 +32,7 @@ from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
 from redrive.engines.postgres import faults
-from redrive.engines.postgres.database import TRIES, Database, is_lost
+from redrive.engines.postgres.database import TRIES, Database, Theirs, is_lost
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import ApplyAsk, Exchange, LockAsk
 from redrive.engines.postgres.lane import Ask, Lane
@@ -43,6 +43,7 @@ from redrive.engines.postgres.store import COLUMNS, Store
 from redrive.engines.postgres.tidying import Tidying
 from redrive.engines.postgres.within import call_within
 from redrive.errors import (
+    EngineBusy,
     InvalidSetting,
     LockLost,
     MessageNotFound,
@@ -107,6 +108,7 @@ class PostgresEngine:
         self._tidying = Tidying(self._database)
         self._giving_back: set[asyncio.Future[None]] = set()
         self._used_at: dict[int, float] = {}
+        self._looked_at = -math.inf
 
     @property
     def capabilities(self) -> Capabilities:
@@ -189,7 +191,7 @@ class PostgresEngine:
 
         async def do(store: Store) -> list[Outcome]:
             if inside is not None:
-                await inside(store.connection)
+                await _do_theirs(inside, store.connection)
             return [await store.apply(effect) for effect in effects]
 
         return await self._alone(do)
@@ -197,8 +199,35 @@ class PostgresEngine:
     async def _apply_within(self, connection: object, effects: Sequence[Effect]) -> list[Outcome]:
         if any(type(effect) not in _ORDINARY for effect in effects):
             raise UsageError("only Send and Complete can be part of a transaction of yours")
-        await self._load_queues({_queue_of(effect) for effect in effects})
-        return await call_within(connection, self._database, self._listener.channel, effects, self._known)
+        needed = {_queue_of(effect) for effect in effects}
+        for _ in range(TRIES):
+            await self._load_queues(needed)
+            done = await call_within(
+                connection,
+                self._database,
+                self._listener.channel,
+                effects,
+                self._known,
+                version=self._queues.version,
+            )
+            if done is not None:
+                await self._note_use(needed)
+                return done
+            self._queues.version = -1
+        raise EngineBusy(f"{self._database.where}: queues are being changed all the time")
+
+    async def _note_use(self, names: set[str]) -> None:
+        """Note a use of queues that go away without one; not in a user's transaction, which would make others wait."""
+        found = [self._queues.get(name) for name in names]
+        used = {one.id for one in found if one is not None and one.settings.auto_delete_on_idle is not None}
+        noted = self._worth_noting(used)
+
+        async def touch(store: Store) -> None:
+            for queue in noted:
+                await store.touch(queue)
+
+        if noted:
+            await self._alone(touch)
 
     async def lock_next(
         self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
@@ -459,7 +488,11 @@ class PostgresEngine:
     async def _look(self, queues: Sequence[str]) -> tuple[bool, float | None]:
         """Say when the next message comes due; whether others have changed anything is only known by asking."""
         ((left,),) = await self._database.read(_NEXT_DUE, list(queues), self._database.now)
-        return True, None if left is None else self._clock.time() + left
+        # whoever is woken looks, and waits again: to say so each time would let him look all the time
+        is_time = self._clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
+        if is_time:
+            self._looked_at = self._clock.monotonic()
+        return is_time, None if left is None else self._clock.time() + left
 
 
 _NEXT_DUE = """
@@ -508,6 +541,15 @@ def _seen(row: Row, queue: str) -> Received:
     state = State(row["state"])
     due_at = row["due"] if state == State.SCHEDULED else None
     return stored.received(tuple(row)[:7], queue, state, row["delivery_count"], due_at=due_at)
+
+
+async def _do_theirs(inside: Callable[[Any], Awaitable[object]], connection: Connection) -> None:
+    try:
+        await inside(connection)
+    except Exception as error:
+        if is_lost(connection) or faults.is_worth_repeating(error):
+            raise  # that is nothing he did
+        raise Theirs(error) from error
 
 
 def _queue_of(effect: Effect) -> str:

@@ -318,8 +318,13 @@ DECLARE
     v_now float8 := @.instant(p_now);
     v_sequences bigint[] := '{}';
 BEGIN
+    -- not an error, which would end the user's transaction; and what he sees may be older than what we know
+    IF (v_call ->> 'version')::bigint < (SELECT c.value FROM @.counters c WHERE c.name = 'queues_version') THEN
+        RETURN NULL;
+    END IF;
     IF jsonb_array_length(v_call -> 'complete') > 0 THEN
-        PERFORM @.remove(v_now, array_agg((c ->> 0)::bigint), array_agg((c ->> 1)::bigint), array_agg(q.id))
+        PERFORM @.remove(
+            v_now, array_agg((c ->> 0)::bigint), array_agg((c ->> 1)::bigint), array_agg(coalesce(q.id, 0)))
         FROM jsonb_array_elements(v_call -> 'complete') c LEFT JOIN @.queues q ON q.name = c ->> 2;
     END IF;
     IF jsonb_array_length(v_call -> 'send') > 0 THEN

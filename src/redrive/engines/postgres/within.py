@@ -29,18 +29,21 @@ async def call_within(
     channel: str,
     effects: Sequence[Effect],
     queues: Callable[[str], Queue],
-) -> list[Outcome]:
-    """Do sends and completions in the transaction that is open on a connection."""
+    *,
+    version: int,
+) -> list[Outcome] | None:
+    """Do sends and completions in the transaction that is open on a connection; None if the queues have changed."""
     run = _runner(connection)
     locks = [effect.lock for effect in effects if isinstance(effect, Complete)]
     sends = [effect for effect in effects if isinstance(effect, Send)]
     call = {
         "channel": channel,
+        "version": version,
         "complete": [[stored.storable(lock.sequence), stored.storable(lock.token), lock.queue] for lock in locks],
         "send": [_told(effect, queues(effect.queue)) for effect in sends],
     }
     try:
-        sequences = await run(f"{database.schema}.within", database.now, json.dumps(call)) or []
+        sequences = await run(f"{database.schema}.within", database.now, json.dumps(call))
     except RedriveError:
         raise
     except Exception as error:
@@ -50,6 +53,8 @@ async def call_within(
             told = f"must lead to the broker's own database, {database.where}: there is no schema {database.schema}"
             raise UsageError(f"{_named(connection)} {told}") from error
         raise  # it is his connection: its errors are his to see as they are
+    if sequences is None:
+        return None
     if len(sequences) != len(sends):
         raise await _missing(database, [effect.queue for effect in sends])
     numbers = iter(sequences)

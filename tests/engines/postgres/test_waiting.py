@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+"""Whoever waits for a message hears of it at once, and costs next to nothing until then."""
+
+import asyncio
+
+import pytest
+
+import redrive
+from redrive.engines.postgres import engine as engine_module
+from tests.engines.postgres.breaking import ORDERS
+
+
+@pytest.fixture
+async def broker(postgres_url, postgres_schema):
+    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={postgres_schema}"
+    async with redrive.connect(url) as broker:
+        await broker.declare(ORDERS)
+        yield broker
+
+
+@pytest.fixture
+def asked(broker, monkeypatch):
+    """Counts how often the database is asked for messages."""
+    calls = []
+    lock_next = broker.engine.lock_next
+
+    async def counted(*arguments, **settings):
+        calls.append(1)
+        return await lock_next(*arguments, **settings)
+
+    monkeypatch.setattr(broker.engine, "lock_next", counted)
+    return calls
+
+
+@pytest.mark.parametrize("receivers", [1, 3])
+async def test_an_idle_receiver_looks_once_a_second(broker, asked, receivers):
+    await asyncio.gather(*(broker.receive(ORDERS, wait=1.5) for _ in range(receivers)))
+    assert len(asked) <= 5 * receivers
+
+
+async def test_a_receiver_is_told_by_another_process(broker, postgres_url, postgres_schema, monkeypatch):
+    monkeypatch.setattr(engine_module, "_LOOK_EVERY_S", 3_600.0)  # so that nothing but the hint can wake it
+    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={postgres_schema}"
+    async with redrive.connect(url) as other:
+        receiving = asyncio.create_task(other.receive(ORDERS, wait=40))
+        await asyncio.wait_for(other.engine._listener._heard.wait(), 20)
+        await broker.send(ORDERS, b"wake up")
+        (delivery,) = await asyncio.wait_for(receiving, 20)
+        assert delivery.body == b"wake up"
