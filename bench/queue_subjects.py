@@ -1,4 +1,4 @@
-"""What bench/queues.py compares: ways to keep a queue in a SQLite file, all in one durability class.
+"""What bench/queues.py compares: Redrive, and ways to keep a queue in a SQLite file, all in one durability class.
 
 Every one of them is told to sync with each commit (``synchronous=FULL``) and speaks the same few words, so that a
 scenario is written once. The libraries are used as their documentation says; their calls block, and are made right on
@@ -16,7 +16,8 @@ from threading import Thread
 from time import time
 
 from redrive import connect
-from redrive.broker import Complete
+from redrive.broker import Complete, Message, Send
+from redrive.clock import utc
 
 QUEUE = "bench"
 LOCK_S = 300.0  # nothing may come back while it is measured
@@ -35,20 +36,28 @@ LOCK = "UPDATE messages SET state = 2, due = ?, token = ?, deliveries = deliveri
 DELETE = "DELETE FROM messages WHERE sequence = ? AND token = ?"
 
 
-class Redrive:
+class Subject:
+    """What is true of a subject unless it says otherwise. It can do in batches what it has a method for."""
+
+    is_peer = False
+    is_acknowledging = True
+    shares_syncs = False
+    serves_one = serves_many = True  # in which scenarios it takes part
+
+
+class Redrive(Subject):
     """The broker, as it comes."""
 
     name = "redrive"
-    is_acknowledging = True
-    has_batches = True
+    shares_syncs = True
 
-    async def open(self, path):
-        """Open the file."""
-        self.broker = await connect(f"sqlite:///{path}").__aenter__()
+    async def open(self, url):
+        """Connect."""
+        self.broker = await connect(url).__aenter__()
         await self.broker.declare(QUEUE, lock_duration=LOCK_S)
 
     async def close(self):
-        """Close the file."""
+        """Disconnect."""
         await self.broker.close()
 
     async def send(self, body):
@@ -57,7 +66,7 @@ class Redrive:
 
     async def receive(self):
         """Lock one message."""
-        (delivery,) = await self.broker.receive(QUEUE)
+        (delivery,) = await self.broker.receive(QUEUE, wait=LOCK_S)
         return delivery
 
     async def complete(self, delivery):
@@ -77,21 +86,20 @@ class Redrive:
         await self.broker.apply(*(Complete(delivery.lock) for delivery in deliveries))
 
     async def schedule_many(self, bodies, delay):
-        """Send messages that become available later."""
-        for body in bodies:
-            await self.broker.schedule(QUEUE, body, delay)
+        """Send messages that become available later, together."""
+        at = utc(time() + delay)
+        await self.broker.apply(*(Send(QUEUE, Message(body), at) for body in bodies))
 
 
-class Raw:
+class Raw(Subject):
     """What one writes by hand: one transaction per call on one connection, with peek-lock, tokens and counts."""
 
     name = "raw sqlite3"
-    is_acknowledging = True
-    has_batches = True
+    serves_many = False  # it blocks, so many callers are one after another
 
-    async def open(self, path):
+    async def open(self, url):
         """Open the file."""
-        self.connection = raw_connection(path)
+        self.connection = raw_connection(path_of(url))
 
     async def close(self):
         """Close the file."""
@@ -135,30 +143,16 @@ class Raw:
         self.connection.execute("COMMIT")
 
 
-class RawCoalescer:
-    """The fastest thing one can write by hand: whoever waits shares a transaction, and each kind is one statement.
+class Coalescing(Subject):
+    """Gathers whoever waits into groups; the next group gathers while one is done."""
 
-    A failure would fail everybody in the group; that is not for production, it is what there is to be reached.
-    """
+    shares_syncs = True
+    serves_one = False
 
-    name = "raw coalescer"
-    is_acknowledging = True
-    has_batches = False
-
-    async def open(self, path):
-        """Open the file and start the writer."""
-        self.connection = raw_connection(path)
+    def prepare_groups(self):
+        """Begin with an empty group."""
         self.loop = asyncio.get_running_loop()
         self.pending, self.is_busy = [], False
-        self.groups = SimpleQueue()
-        self.thread = Thread(target=self.work, daemon=True)
-        self.thread.start()
-
-    async def close(self):
-        """Stop the writer and close the file."""
-        self.groups.put(None)
-        self.thread.join()
-        self.connection.close()
 
     def submit(self, kind, value):
         """Have something done with the next group."""
@@ -182,8 +176,44 @@ class RawCoalescer:
         await self.submit("complete", held)
 
     def flush(self):
-        """Hand everybody who waits to the writer."""
+        """Have everybody who waits served."""
         group, self.pending = self.pending, []
+        self.hand_over(group)
+
+    def deliver(self, group, found):
+        """Tell everybody, and start the next group if somebody came meanwhile."""
+        rest = iter(found)
+        for kind, _, future in group:
+            future.set_result(next(rest) if kind == "receive" else None)
+        self.is_busy = bool(self.pending)
+        if self.is_busy:
+            self.flush()
+
+
+class RawCoalescer(Coalescing):
+    """The fastest thing one can write by hand: whoever waits shares a transaction, and each kind is one statement.
+
+    A failure would fail everybody in the group; that is not for production, it is what there is to be reached.
+    """
+
+    name = "raw coalescer"
+
+    async def open(self, url):
+        """Open the file and start the writer."""
+        self.prepare_groups()
+        self.connection = raw_connection(path_of(url))
+        self.groups = SimpleQueue()
+        self.thread = Thread(target=self.work, daemon=True)
+        self.thread.start()
+
+    async def close(self):
+        """Stop the writer and close the file."""
+        self.groups.put(None)
+        self.thread.join()
+        self.connection.close()
+
+    def hand_over(self, group):
+        """Hand a group to the writer."""
         self.groups.put(group)
 
     def work(self):
@@ -206,28 +236,18 @@ class RawCoalescer:
         self.connection.execute("COMMIT")
         return found
 
-    def deliver(self, group, found):
-        """Tell everybody, and start the next group if somebody came meanwhile."""
-        rest = iter(found)
-        for kind, _, future in group:
-            future.set_result(next(rest) if kind == "receive" else None)
-        self.is_busy = bool(self.pending)
-        if self.is_busy:
-            self.flush()
 
-
-class Litequeue:
+class Litequeue(Subject):
     """https://github.com/litements/litequeue. It syncs at checkpoints only, unless it is told otherwise."""
 
     name = "litequeue"
-    is_acknowledging = True
-    has_batches = False
+    is_peer = True
 
-    async def open(self, path):
+    async def open(self, url):
         """Open the file."""
         from litequeue import LiteQueue
 
-        self.queue = LiteQueue(path)
+        self.queue = LiteQueue(path_of(url))
         self.queue.conn.execute("PRAGMA synchronous = FULL")
 
     async def close(self):
@@ -247,18 +267,17 @@ class Litequeue:
         self.queue.done(message.message_id)
 
 
-class PersistQueue:
+class PersistQueue(Subject):
     """https://github.com/peter-wangxu/persist-queue: SQLiteAckQueue. What is acknowledged stays until it is cleared."""
 
     name = "persist-queue"
-    is_acknowledging = True
-    has_batches = False
+    is_peer = True
 
-    async def open(self, path):
+    async def open(self, url):
         """Open the folder."""
         from persistqueue import SQLiteAckQueue
 
-        self.queue = SQLiteAckQueue(f"{path}.d")
+        self.queue = SQLiteAckQueue(f"{path_of(url)}.d")
         self.acknowledged = 0
         for connection in (self.queue._getter, self.queue._putter):
             connection.execute("PRAGMA synchronous = FULL")
@@ -283,18 +302,18 @@ class PersistQueue:
             self.queue.clear_acked_data()
 
 
-class Huey:
+class Huey(Subject):
     """https://huey.readthedocs.io/: SqliteStorage. It takes a task out for good; there is nothing to acknowledge."""
 
     name = "huey (no acknowledgement)"
+    is_peer = True
     is_acknowledging = False
-    has_batches = False
 
-    async def open(self, path):
+    async def open(self, url):
         """Open the file."""
         from huey.storage import SqliteStorage
 
-        self.storage = SqliteStorage(QUEUE, filename=path, fsync=True)
+        self.storage = SqliteStorage(QUEUE, filename=path_of(url), fsync=True)
 
     async def close(self):
         """Close the file."""
@@ -312,6 +331,11 @@ class Huey:
 
     async def complete(self, body):
         """Do nothing."""
+
+
+def path_of(url):
+    """Return the path of the file that a URL names."""
+    return url.removeprefix("sqlite:///")
 
 
 def raw_connection(path):
@@ -334,4 +358,3 @@ def lock_next(connection, count):
 
 PEERS = [Litequeue, PersistQueue, Huey]
 EVERYBODY = [Redrive, Raw, RawCoalescer, *PEERS]
-DISTRIBUTIONS = {Litequeue.name: "litequeue", PersistQueue.name: "persist-queue", Huey.name: "huey"}

@@ -29,6 +29,9 @@ TRIES = 5
 _BROKEN_RULE = "23"
 """The class of errors of constraints; the broker's own tables break none."""
 
+# A machine that freezes in the middle of a transaction must not keep what it holds from everybody else for hours.
+_BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '60s'; "
+
 _PATIENCE_S = 30.0
 """How long an outcome is asked for while the server does not answer."""
 
@@ -71,10 +74,14 @@ class Database:
         self._numbers = count(1)
         self._outstanding: set[int] = set()
         self._pool: Any = None
+        self._is_closing = False
         self.where = _without_password(url)
 
     async def open(self) -> None:
         """Prepare to connect, when there is something to do."""
+        if self._pool is not None:
+            raise UsageError(f"{self.where} is open already")
+        self._is_closing = False
         try:
             self._pool = await asyncpg.create_pool(
                 self.url,
@@ -91,12 +98,14 @@ class Database:
 
     async def close(self) -> None:
         """Close all connections."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
+        self._is_closing = True  # whoever has a connection may give it back, and nobody gets another
+        if self._pool is not None:
             try:
-                await asyncio.wait_for(pool.close(), 5)
+                await asyncio.wait_for(self._pool.close(), 5)
             except faults.Trouble:  # whoever still has a connection does not get to keep the program
-                pool.terminate()
+                self._pool.terminate()
+            finally:
+                self._pool = None
 
     @property
     def now(self) -> float | None:
@@ -111,7 +120,7 @@ class Database:
 
     async def acquire(self) -> Connection:
         """Return a connection, to be given back with ``release``."""
-        if self._pool is None:
+        if self._pool is None or self._is_closing:
             raise UsageError(f"{self.where} is not open; use it inside: async with connect(...) as broker")
         try:
             return await self._pool.acquire(timeout=self._acquire_timeout)
@@ -196,10 +205,11 @@ class Database:
             is_good, is_committing = False, False
             result: Any = None
             try:
-                await connection.execute(self.sql(f"BEGIN; INSERT INTO @.receipts VALUES ({self.writer}, {number})"))
+                await connection.execute(self.sql(_BEGIN + f"INSERT INTO @.receipts VALUES ({self.writer}, {number})"))
                 result = await do(connection)
                 is_committing = True
-                await connection.execute("COMMIT")
+                if await connection.execute("COMMIT") != "COMMIT":
+                    raise asyncpg.InFailedSQLTransactionError("a statement had failed, so it was rolled back")
                 is_good = True
             except (RedriveError, Theirs) as error:
                 with suppress(*faults.Trouble):  # then it is thrown away, and undone by that

@@ -9,7 +9,7 @@ decides locks, due times and expiry, so that machines whose clocks differ agree.
 import asyncio
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import count
@@ -26,7 +26,7 @@ from redrive.broker.engine import (
     SessionLock,
     Upkeep,
 )
-from redrive.broker.lifecycle import State
+from redrive.broker.lifecycle import State, dead_letter_queue
 from redrive.broker.message import Lock, Received
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
@@ -34,7 +34,7 @@ from redrive.engines.hints import Hints
 from redrive.engines.postgres import faults
 from redrive.engines.postgres.database import TRIES, Database, Theirs, is_lost
 from redrive.engines.postgres.driver import Connection, Row
-from redrive.engines.postgres.exchange import ApplyAsk, Exchange, LockAsk
+from redrive.engines.postgres.exchange import ApplyAsk, Exchange, LockAsk, queue_of
 from redrive.engines.postgres.lane import Ask, Lane
 from redrive.engines.postgres.listener import Listener
 from redrive.engines.postgres.queues import Queue, Queues, settings_of
@@ -44,6 +44,7 @@ from redrive.engines.postgres.tidying import Tidying
 from redrive.engines.postgres.within import call_within
 from redrive.errors import (
     EngineBusy,
+    EngineUnavailable,
     InvalidSetting,
     LockLost,
     MessageNotFound,
@@ -55,10 +56,16 @@ from redrive.errors import (
 
 T = TypeVar("T")
 
+
+class Refused(EngineUnavailable):
+    """The server did not take what a group asked for, and it may be the fault of one of them."""
+
+
 _LOOK_EVERY_S = 1.0
 """How long a message from another process may wait for a receiver in this one when a hint was lost."""
 
-_EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in range(1, 23)) + ")"
+_MANY_QUEUES = 10_000
+_EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in range(1, 24)) + ")"
 _ORDINARY = (Send, Complete)
 
 
@@ -85,8 +92,8 @@ class PostgresEngine:
         statement_cache_size: int = 100,
         clock: Clock = system_clock,
     ) -> None:
-        if not schema or "\0" in schema or len(schema.encode()) > 63:
-            raise InvalidSetting("schema", schema, "must be the name of a schema, 1 to 63 bytes")
+        if not schema or not {"\0", "'"}.isdisjoint(schema) or len(schema.encode()) > 63:
+            raise InvalidSetting("schema", schema, "must be the name of a schema, 1 to 63 bytes, without quotes")
         if pool_size < 2:
             raise InvalidSetting("pool_size", pool_size, "must be 2 or more: groups of calls have one to themselves")
         quoted = '"' + schema.replace('"', '""') + '"'
@@ -109,6 +116,7 @@ class PostgresEngine:
         self._giving_back: set[asyncio.Future[None]] = set()
         self._used_at: dict[int, float] = {}
         self._looked_at = -math.inf
+        self._under_way: set[asyncio.Future[Any]] = set()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -123,7 +131,6 @@ class PostgresEngine:
         try:
             async with self._database.connection() as connection:
                 await migrate(connection, self._database.schema)
-            await self._queues.load(self._database.read)
         except BaseException:
             await self._database.close()
             raise
@@ -131,8 +138,8 @@ class PostgresEngine:
     async def close(self) -> None:
         """Finish what was accepted, and disconnect."""
         await self._hints.close()
-        await asyncio.gather(*self._giving_back, return_exceptions=True)
         await self._lane.close()
+        await asyncio.gather(*self._giving_back, *self._under_way, return_exceptions=True)
         await self._listener.close()
         await self._let_go(is_good=True)
         await self._database.close()
@@ -141,22 +148,22 @@ class PostgresEngine:
 
     async def declare(self, name: str, settings: QueueSettings) -> bool:
         """Create a queue and its dead-letter queue."""
-        return await self._change_queues(
-            lambda connection: self._queues.create(connection, name, settings, self._database.now)
+        return await self._change_queue(
+            name, lambda connection: self._queues.create(connection, name, settings, self._database.now)
         )
 
     async def update(self, name: str, settings: QueueSettings) -> None:
         """Change a queue's settings."""
-        await self._change_queues(lambda connection: self._queues.change(connection, name, settings))
+        await self._change_queue(name, lambda connection: self._queues.change(connection, name, settings))
 
     async def delete(self, name: str) -> None:
         """Remove a queue and all it holds."""
-        await self._change_queues(lambda connection: self._queues.remove(connection, name))
+        await self._change_queue(name, lambda connection: self._queues.remove(connection, name))
         self._wake({name})
 
-    async def _change_queues(self, change: Callable[[Any], Awaitable[T]]) -> T:
+    async def _change_queue(self, name: str, change: Callable[[Any], Awaitable[T]]) -> T:
         result = await self._database.transaction(change)
-        self._queues.version = -1  # read again when somebody needs them
+        self._queues.forget([name, dead_letter_queue(name)])
         return result
 
     async def inspect(self, name: str | None = None) -> list[QueueInfo]:
@@ -199,28 +206,19 @@ class PostgresEngine:
     async def _apply_within(self, connection: object, effects: Sequence[Effect]) -> list[Outcome]:
         if any(type(effect) not in _ORDINARY for effect in effects):
             raise UsageError("only Send and Complete can be part of a transaction of yours")
-        needed = {_queue_of(effect) for effect in effects}
+        needed = {queue_of(effect) for effect in effects}
         for _ in range(TRIES):
-            await self._load_queues(needed)
-            done = await call_within(
-                connection,
-                self._database,
-                self._listener.channel,
-                effects,
-                self._known,
-                version=self._queues.version,
-            )
+            await self._queues.load(self._database.read, needed)
+            queues = {name: self._queues.get(name) for name in needed}
+            done = await call_within(connection, self._database, self._listener.channel, effects, queues)
             if done is not None:
-                await self._note_use(needed)
+                await self._note_use(queues.values())
                 return done
-            self._queues.version = -1
         raise EngineBusy(f"{self._database.where}: queues are being changed all the time")
 
-    async def _note_use(self, names: set[str]) -> None:
+    async def _note_use(self, queues: Iterable[Queue]) -> None:
         """Note a use of queues that go away without one; not in a user's transaction, which would make others wait."""
-        found = [self._queues.get(name) for name in names]
-        used = {one.id for one in found if one is not None and one.settings.auto_delete_on_idle is not None}
-        noted = self._worth_noting(used)
+        noted = self._worth_noting([queue for queue in queues if queue.settings.auto_delete_on_idle is not None])
 
         async def touch(store: Store) -> None:
             for queue in noted:
@@ -228,6 +226,7 @@ class PostgresEngine:
 
         if noted:
             await self._alone(touch)
+            self._note(noted)
 
     async def lock_next(
         self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
@@ -238,12 +237,12 @@ class PostgresEngine:
         if session.queue != queue:
             raise SessionLost(queue, session.session_id)
         token = next(self._tokens)
-        return await self._alone(lambda store: store.lock_next(session, limit, token, delete=delete))
+        return await self._lock_alone(lambda store: store.lock_next(session, limit, token, delete=delete))
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
         """Lock deferred messages by their numbers."""
         token = next(self._tokens)
-        found = await self._alone(lambda store: store.lock_deferred(queue, sequences, token))
+        found = await self._lock_alone(lambda store: store.lock_deferred(queue, sequences, token))
         if isinstance(found, MessageNotFound):  # not raised inside: what had had its deliveries is dead all the same
             raise found
         return found
@@ -278,15 +277,15 @@ class PostgresEngine:
         rows: list[Row] = []
         if chosen:
             rows = await self._database.read(_peek(chosen), queue, max(0, min(start, 2**63 - 1)), limit)
-        if not rows:
-            await self.inspect(queue)  # which raises if there is no such queue
+        if not rows and not await self._database.read("SELECT FROM @.queues WHERE name = $1", queue):
+            raise QueueNotFound(queue)
         return [_seen(row, queue) for row in rows]
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of what nobody has asked for yet."""
         done = await self._tidying.tidy(limit)
         if done.queues_deleted:
-            self._queues.version = -1
+            self._queues = Queues(self._database.schema)
         return done
 
     async def wait(self, queue: str, seconds: float) -> None:
@@ -306,6 +305,29 @@ class PostgresEngine:
         result = await self._database.transaction(run)
         self._wake(stores[-1].woken)
         return result
+
+    async def _lock_alone(self, do: Callable[[Store], Awaitable[T]]) -> T:
+        """Lock messages; a caller who is cancelled meanwhile gives back what he would have got."""
+        locking = self._finished(self._alone(do))
+        try:
+            return await asyncio.shield(locking)
+        except asyncio.CancelledError:
+            locking.add_done_callback(self._give_back_result)
+            raise
+
+    def _give_back_result(self, locking: "asyncio.Future[Any]") -> None:
+        if locking.cancelled() or locking.exception() is not None or not isinstance(locking.result(), list):
+            return
+        locks = [one.lock for one in locking.result() if one.lock is not None]
+        if locks:
+            self._give_back(locks)
+
+    def _finished(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
+        """Run something that is finished even if nobody waits for it any more."""
+        task = asyncio.ensure_future(coroutine)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
 
     def _give_back(self, locks: list[Lock]) -> None:
         """Unlock messages whose receiver was cancelled before it got them."""
@@ -334,7 +356,7 @@ class PostgresEngine:
             await asyncio.wait(self._giving_back)
         try:
             await self._exchange(group)
-        except LockLost:
+        except (LockLost, EngineBusy, Refused):
             if len(group) == 1:
                 raise
             for ask in group:
@@ -368,12 +390,10 @@ class PostgresEngine:
 
     async def _prepared(self, group: list[Any]) -> Exchange:
         """Put a group together; whoever asks for something impossible is told so, and left out."""
-        if self._queues.version < 0:
-            await self._load_queues(set())
         exchange = Exchange(next(self._tokens), self._tidying.head)
         for ask in group:
             try:
-                exchange.add(ask, self._known)
+                exchange.add(ask, self._queues.get)
             except RedriveError:
                 await self._add_after_another_look(exchange, ask)
         return exchange
@@ -381,8 +401,8 @@ class PostgresEngine:
     async def _add_after_another_look(self, exchange: Exchange, ask: Any) -> None:  # noqa: ANN401 - an ask of any kind
         """Before a caller is refused, see whether another process has changed the queues just now."""
         try:
-            await self._load_queues(set())
-            exchange.add(ask, self._known)
+            await self._queues.load(self._database.read, ask.queues)
+            exchange.add(ask, self._queues.get)
         except RedriveError as error:
             ask.fail(error)
 
@@ -392,11 +412,13 @@ class PostgresEngine:
         rows = await connection.fetch(
             database.sql(_EXCHANGE),
             database.now,
-            self._queues.version,
+            [queue.id for queue in exchange.queues],
+            [queue.version for queue in exchange.queues],
             database.writer,
             number,
             *exchange.values(used),
         )
+        self._note(used)
         sequences: Sequence[int | None] = rows.pop(0)["sequences"] if rows and rows[0][0] == 0 else ()
         self._deliver(exchange, sequences, rows)
 
@@ -414,12 +436,13 @@ class PostgresEngine:
             lock = await self._first_lost(exchange.locks)
             raise LockLost(lock.queue, lock.sequence) from None
         if code == faults.QUEUES_CHANGED:
-            self._queues.version = -1
+            self._queues.forget([queue.name for queue in exchange.queues])
             return False
         if faults.is_worth_repeating(error):
             return False
         if not faults.is_connection_lost(error):
-            raise faults.translated(error, self._database.where) from error
+            told = faults.translated(error, self._database.where)
+            raise (Refused(str(told)) if type(told) is EngineUnavailable else told) from error
         await self._let_go(is_good=False)
         receipt = await self._database.receipt(number)
         if receipt is None:
@@ -447,29 +470,20 @@ class PostgresEngine:
         )
         return [(exchange.place_of(row[0]), *tuple(row)[1:]) for row in rows]
 
-    def _worth_noting(self, used: set[int]) -> list[int]:
+    def _worth_noting(self, used: Iterable[Queue]) -> list[int]:
         """Return the queues whose use has not been stored for a while."""
         now = self._clock.time()
-        noted = [
-            queue
-            for queue in sorted(used)
-            if not 0 <= now - self._used_at.get(queue, -math.inf) < self._queues.use_granularity_s(queue)
-        ]
-        self._used_at.update(dict.fromkeys(noted, now))
-        return noted
+        return sorted(
+            queue.id
+            for queue in used
+            if not 0 <= now - self._used_at.get(queue.id, -math.inf) < queue.use_granularity_s
+        )
 
-    # --- queues in memory
-
-    def _known(self, name: str) -> Queue:
-        queue = self._queues.get(name)
-        if queue is None:
-            raise QueueNotFound(name)
-        return queue
-
-    async def _load_queues(self, needed: set[str]) -> None:
-        if self._queues.version >= 0 and needed and all(self._queues.get(name) is not None for name in needed):
-            return
-        await self._queues.load(self._database.read)
+    def _note(self, used: Iterable[int]) -> None:
+        """Remember that a use was stored."""
+        if len(self._used_at) > _MANY_QUEUES:
+            self._used_at.clear()
+        self._used_at.update(dict.fromkeys(used, self._clock.time()))
 
     # --- the lane's own connection
 
@@ -487,7 +501,9 @@ class PostgresEngine:
 
     async def _look(self, queues: Sequence[str]) -> tuple[bool, float | None]:
         """Say when the next message comes due; whether others have changed anything is only known by asking."""
-        ((left,),) = await self._database.read(_NEXT_DUE, list(queues), self._database.now)
+        # finished even if nobody waits any more: a statement that is broken off costs its connection
+        reading = self._finished(self._database.read(_NEXT_DUE, list(queues), self._database.now))
+        ((left,),) = await asyncio.shield(reading)
         # whoever is woken looks, and waits again: to say so each time would let him look all the time
         is_time = self._clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
         if is_time:
@@ -550,11 +566,3 @@ async def _do_theirs(inside: Callable[[Any], Awaitable[object]], connection: Con
         if is_lost(connection) or faults.is_worth_repeating(error):
             raise  # that is nothing he did
         raise Theirs(error) from error
-
-
-def _queue_of(effect: Effect) -> str:
-    if isinstance(effect, Send):
-        return effect.queue
-    if isinstance(effect, Complete):
-        return effect.lock.queue
-    raise TypeError(effect)

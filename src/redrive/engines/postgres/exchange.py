@@ -13,7 +13,10 @@ from redrive.engines import stored
 from redrive.engines.dealing import deal
 from redrive.engines.postgres.lane import Ask
 from redrive.engines.postgres.queues import Queue
-from redrive.errors import SessionRequired
+from redrive.errors import InvalidMessage, SessionRequired
+
+_LONGEST_SESSION_BYTES = 2_000
+"""What fits into an entry of an index."""
 
 
 class ApplyAsk(Ask[list[Outcome]]):
@@ -22,6 +25,11 @@ class ApplyAsk(Ask[list[Outcome]]):
     def __init__(self, effects: Sequence[Effect]) -> None:
         super().__init__()
         self.effects = effects
+
+    @property
+    def queues(self) -> set[str]:
+        """The names of the queues it has to do with."""
+        return {queue_of(effect) for effect in self.effects}
 
     @property
     def size(self) -> int:
@@ -38,6 +46,11 @@ class LockAsk(Ask[list[Received]]):
         self.limit = limit
         self.delete = delete
         self._give_back = give_back
+
+    @property
+    def queues(self) -> set[str]:
+        """The names of the queues it has to do with."""
+        return {self.queue}
 
     def abandoned(self, result: list[Received]) -> None:
         """Give back what was locked for a caller who is gone."""
@@ -62,6 +75,8 @@ class Outgoing(NamedTuple):
 def outgoing(effect: Send, queue: Queue) -> Outgoing:
     """Return what is stored of a message, if its queue takes it."""
     message, settings = effect.message, queue.settings
+    if settings.requires_session and len((message.session_id or "").encode()) > _LONGEST_SESSION_BYTES:
+        raise InvalidMessage("session_id", message.session_id, f"must be at most {_LONGEST_SESSION_BYTES:,} bytes here")
     properties = stored.checked_properties(message, queue.name, settings)
     ttl = settings.default_ttl
     if message.ttl is not None:
@@ -97,6 +112,7 @@ class Exchange:
         self._removals: list[tuple[int, int, int]] = []
         self._outgoing: list[Outgoing] = []
         self._places: dict[tuple[str, bool], _Place] = {}
+        self._queues: dict[int, Queue] = {}
         self.woken: set[str] = set()
 
     @property
@@ -111,10 +127,12 @@ class Exchange:
 
     def add(self, ask: ApplyAsk | LockAsk, queues: Callable[[str], Queue]) -> None:
         """Take a caller in; raise what is wrong with what he wants."""
+        found = [queues(name) for name in ask.queues]
         if isinstance(ask, LockAsk):
-            self._add_lock(ask, queues(ask.queue))
+            self._add_lock(ask, found[0])
         else:
             self._add_apply(ask, queues)
+        self._queues.update((queue.id, queue) for queue in found)
 
     def _add_apply(self, ask: ApplyAsk, queues: Callable[[str], Queue]) -> None:
         removals: list[tuple[int, int, int]] = []
@@ -139,9 +157,15 @@ class Exchange:
         self._places.setdefault((queue.name, ask.delete), _Place(queue, ask.delete)).asks.append(ask)
 
     @property
-    def used(self) -> set[int]:
-        """The numbers of the queues that are sent to or received from."""
-        return {one.queue for one in self._outgoing} | {place.queue.id for place in self._places.values()}
+    def queues(self) -> list[Queue]:
+        """The queues it has to do with."""
+        return list(self._queues.values())
+
+    @property
+    def used(self) -> list[Queue]:
+        """The queues that are sent to or received from."""
+        used = {one.queue for one in self._outgoing} | {place.queue.id for place in self._places.values()}
+        return [queue for queue in self._queues.values() if queue.id in used]
 
     def values(self, used: list[int]) -> list[object]:
         """Return the arguments of the database function, from the removals on."""
@@ -203,6 +227,15 @@ class Exchange:
             is_full = len(sequences) >= sum(ask.limit for ask in place.asks)
             heads[place.queue.id] = min(sequences) if sequences and is_full else 0
         return heads
+
+
+def queue_of(effect: Effect) -> str:
+    """Return the queue that a send or a completion has to do with."""
+    if isinstance(effect, Send):
+        return effect.queue
+    if isinstance(effect, Complete):
+        return effect.lock.queue
+    raise TypeError(effect)
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any] | None]:

@@ -59,7 +59,7 @@ def sqlstate(error: BaseException) -> str:
 def is_connection_lost(error: BaseException) -> bool:
     """Say whether an error leaves it open what became of the statement, as the connection is gone."""
     if isinstance(error, asyncpg.PostgresError):
-        return sqlstate(error)[:2] == "08" or sqlstate(error) in ("57P01", "57P02", "57P03")
+        return sqlstate(error)[:2] == "08" or sqlstate(error) in ("57P01", "57P02", "57P03", "25P03")
     return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The queues of a PostgreSQL schema, kept in memory as long as nobody changes them."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +14,9 @@ from redrive.errors import InvalidSetting, QueueNotFound
 
 _SETTINGS = QueueSettings.names()
 _USE_GRANULARITY_S = 1.0
-_BUMP = "UPDATE @.counters SET value = value + 1 WHERE name = 'queues_version'"
+
+COLUMNS = ", ".join(f"q.{name}" for name in ("id", "name", "version", *_SETTINGS))
+"""What is read of a queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,45 +27,46 @@ class Queue:
         id: its number.
         name: its name.
         settings: how it behaves.
+        version: which settings these are; the database refuses what was decided by others.
     """
 
     id: int
     name: str
     settings: QueueSettings
+    version: int
+
+    @property
+    def use_granularity_s(self) -> float:
+        """How exactly its last use is stored."""
+        idle = self.settings.auto_delete_on_idle
+        return _USE_GRANULARITY_S if idle is None else min(_USE_GRANULARITY_S, idle / 10)
 
 
 class Queues:
-    """What the table ``queues`` said when its version was last seen to change."""
+    """The queues this process has to do with, as they were when they were read."""
 
     def __init__(self, schema: str) -> None:
-        self.version = -1
         self._schema = schema
         self._by_name: dict[str, Queue] = {}
-        self._granularities: dict[int, float] = {}
 
-    def get(self, name: str) -> Queue | None:
-        """Return a queue by its name; None if it was not there when they were read."""
-        return self._by_name.get(name)
+    def get(self, name: str) -> Queue:
+        """Return a queue by its name, if it was there when it was read."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise QueueNotFound(name) from None
 
-    def use_granularity_s(self, queue: int) -> float:
-        """Return how exactly a queue's last use is stored."""
-        return self._granularities.get(queue, _USE_GRANULARITY_S)
+    def forget(self, names: Iterable[str]) -> None:
+        """Read them again when somebody needs them."""
+        for name in names:
+            self._by_name.pop(name, None)
 
-    async def load(self, read: Callable[[str], Awaitable[Sequence[Row]]]) -> None:
-        """Read them again."""
-        rows = await read(
-            f"SELECT c.value AS version, q.id, q.name, {', '.join(f'q.{name}' for name in _SETTINGS)}"
-            " FROM @.counters c LEFT JOIN @.queues q ON true WHERE c.name = 'queues_version'"
-        )
-        self._by_name = {
-            row["name"]: Queue(row["id"], row["name"], settings_of(row)) for row in rows if row["name"] is not None
-        }
-        self._granularities = {
-            queue.id: min(_USE_GRANULARITY_S, queue.settings.auto_delete_on_idle / 10)
-            for queue in self._by_name.values()
-            if queue.settings.auto_delete_on_idle is not None
-        }
-        self.version = rows[0]["version"]
+    async def load(self, read: Callable[..., Awaitable[Sequence[Row]]], names: Iterable[str]) -> None:
+        """Read some queues again."""
+        wanted = list(names)
+        rows = await read(f"SELECT {COLUMNS} FROM @.queues q WHERE q.name = ANY ($1)", wanted)
+        self.forget(wanted)
+        self._by_name.update({row["name"]: queue_of(row) for row in rows})
 
     async def create(self, connection: Connection, name: str, settings: QueueSettings, now: float | None) -> bool:
         """Add a queue and its dead-letter queue; False if it is there."""
@@ -73,7 +76,6 @@ class Queues:
         of_dead = QueueSettings(lock_duration=settings.lock_duration, max_delivery_count=2_000)
         dead = await self._insert(connection, dead_letter_queue(name), source, of_dead, now)
         await connection.execute(self._sql("UPDATE @.queues SET dead = $1 WHERE id IN ($1, $2)"), dead, source)
-        await connection.execute(self._sql(_BUMP))
         return True
 
     async def _insert(
@@ -111,11 +113,10 @@ class Queues:
         values = _columns(name, settings)
         changes = ", ".join(f"{column} = ${place}" for place, column in enumerate(values, 2))
         await connection.execute(
-            self._sql(f"UPDATE @.queues SET {changes} WHERE name = $1"),
+            self._sql(f"UPDATE @.queues SET version = version + 1, {changes} WHERE name = $1"),
             name,
             *values.values(),
         )
-        await connection.execute(self._sql(_BUMP))
 
     async def remove(self, connection: Connection, name: str) -> None:
         """Take a queue, its dead-letter queue and all they hold away."""
@@ -129,6 +130,11 @@ class Queues:
 
     def _sql(self, text: str) -> str:
         return text.replace("@.", f"{self._schema}.")
+
+
+def queue_of(row: Row) -> Queue:
+    """Return the queue in a row of ``COLUMNS``."""
+    return Queue(row["id"], row["name"], settings_of(row), row["version"])
 
 
 def settings_of(row: Row) -> QueueSettings:

@@ -25,14 +25,12 @@ CREATE TABLE @.queues (
     duplicate_detection float8,
     requires_session boolean NOT NULL,
     max_message_bytes integer NOT NULL,
+    version integer NOT NULL DEFAULT 1,  -- changes with every change of the settings
     over_delivered text NOT NULL,  -- what is told of a message that dies of too many deliveries
     expired text NOT NULL,  -- and of one that dies of its age
     created_at float8 NOT NULL,
     used_at float8 NOT NULL
 );
-
-CREATE TABLE @.counters (name text PRIMARY KEY, value bigint NOT NULL);
-INSERT INTO @.counters VALUES ('queues_version', 0);
 
 CREATE SEQUENCE @.message_sequence;
 CREATE TABLE @.messages (
@@ -122,7 +120,6 @@ BEGIN
     SELECT array_agg(gone.id) INTO v_ids FROM gone;
     INSERT INTO @.deleted_queues SELECT unnest(v_ids);
     PERFORM @.drop_messages(id) FROM unnest(v_ids) id;
-    UPDATE @.counters SET value = value + 1 WHERE name = 'queues_version';
 END $redrive$;
 
 -- Drop or bury messages that are ready or deferred and may not be delivered any more.
@@ -212,12 +209,17 @@ CREATE FUNCTION @.store(
 ) RETURNS bigint[] LANGUAGE plpgsql AS $redrive$
 DECLARE
     v_sequences bigint[] := p_sequences;
+    i integer;
 BEGIN
     IF cardinality(array_remove(p_window, NULL)) > 0 THEN
-        FOR i IN 1 .. cardinality(p_id) LOOP
+        -- in order of the ids, so that two who send the same ones do not wait for each other
+        FOR i IN SELECT u.place FROM unnest(p_id) WITH ORDINALITY u (id, place) ORDER BY u.id, u.place LOOP
             CONTINUE WHEN p_window[i] IS NULL;
-            INSERT INTO @.seen_ids AS seen
-            VALUES (coalesce(p_queue[i], p_queue[1]), p_id[i], p_now + p_window[i])
+            INSERT INTO @.seen_ids AS seen  -- an index entry has room for 2,700 bytes
+            VALUES (
+                coalesce(p_queue[i], p_queue[1]),
+                CASE WHEN octet_length(p_id[i]) <= 2000 THEN p_id[i] ELSE 'md5 ' || md5(p_id[i]) END,
+                p_now + p_window[i])
             ON CONFLICT (queue, id) DO UPDATE SET until = excluded.until WHERE seen.until <= p_now;
             IF NOT FOUND THEN
                 v_sequences[i] := NULL;
@@ -227,7 +229,8 @@ BEGIN
     INSERT INTO @.messages
         (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, session, properties, body)
     SELECT s.sequence, coalesce(s.queue, p_queue[1]), CASE WHEN s.at > p_now THEN 1 ELSE 0 END,
-        CASE WHEN s.at > p_now THEN s.at END, 0, p_now, greatest(s.at, p_now) + s.ttl, s.id, s.session, s.properties, s.body
+        CASE WHEN s.at > p_now THEN s.at END, 0, p_now, greatest(s.at, p_now) + s.ttl, s.id, s.session,
+        s.properties, s.body
     FROM unnest(v_sequences, p_queue, p_at, p_ttl, p_id, p_session, p_properties, p_body)
         AS s (sequence, queue, at, ttl, id, session, properties, body)
     WHERE s.sequence IS NOT NULL;
@@ -251,7 +254,7 @@ END $redrive$;
 
 -- Everything that a group of callers wants, in one transaction: remove, then store, then lock.
 CREATE FUNCTION @.exchange(
-    p_now float8, p_version bigint, p_writer bigint, p_number bigint,
+    p_now float8, p_queues integer[], p_versions integer[], p_writer bigint, p_number bigint,
     d_sequence bigint[], d_token bigint[], d_queue integer[],
     s_queue integer[], s_at float8[], s_ttl float8[], s_window float8[], s_id text[], s_session text[],
     s_properties text[], s_body bytea[],
@@ -260,13 +263,16 @@ CREATE FUNCTION @.exchange(
 ) RETURNS TABLE (
     place integer, sequence bigint, due float8, delivery_count integer, enqueued_at float8, expires float8, id text,
     properties text, dead_letter text, body bytea, sequences bigint[]
-) LANGUAGE plpgsql ROWS 10 @plans AS $redrive$
+) LANGUAGE plpgsql ROWS 10 SET lock_timeout = '1s' @plans AS $redrive$
 DECLARE
     v_now float8 := @.instant(p_now);
     v_sequences bigint[];
     v_tids tid[];
 BEGIN
-    IF p_version <> (SELECT c.value FROM @.counters c WHERE c.name = 'queues_version') THEN
+    IF cardinality(p_queues) > (
+        SELECT count(*) FROM unnest(p_queues, p_versions) AS k (id, version)
+        JOIN @.queues q ON q.id = k.id AND q.version = k.version)
+    THEN
         RAISE EXCEPTION 'the queues have changed' USING ERRCODE = 'RD002';
     END IF;
     IF cardinality(s_id) > 0 THEN
@@ -307,7 +313,12 @@ BEGIN
         END IF;
     END LOOP;
     IF cardinality(u_queue) > 0 THEN
-        UPDATE @.queues q SET used_at = v_now WHERE q.id = ANY (u_queue);
+        IF cardinality(u_queue) > (SELECT count(*) FROM @.queues q WHERE q.id = ANY (u_queue)) THEN
+            RAISE EXCEPTION 'the queues have changed' USING ERRCODE = 'RD002';  -- one was deleted meanwhile
+        END IF;
+        -- whoever has the row is noting the same, or changing the queue
+        UPDATE @.queues q SET used_at = v_now
+        WHERE q.id IN (SELECT o.id FROM @.queues o WHERE o.id = ANY (u_queue) FOR NO KEY UPDATE SKIP LOCKED);
     END IF;
 END $redrive$;
 
@@ -319,7 +330,10 @@ DECLARE
     v_sequences bigint[] := '{}';
 BEGIN
     -- not an error, which would end the user's transaction; and what he sees may be older than what we know
-    IF (v_call ->> 'version')::bigint < (SELECT c.value FROM @.counters c WHERE c.name = 'queues_version') THEN
+    IF EXISTS (
+        SELECT FROM jsonb_array_elements(v_call -> 'queues') k JOIN @.queues q ON q.name = k ->> 0
+        WHERE q.id <> (k ->> 1)::integer OR q.version > (k ->> 2)::integer)
+    THEN
         RETURN NULL;
     END IF;
     IF jsonb_array_length(v_call -> 'complete') > 0 THEN

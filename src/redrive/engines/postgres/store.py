@@ -28,7 +28,8 @@ from redrive.engines import stored
 from redrive.engines.postgres.database import Database
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import outgoing
-from redrive.engines.postgres.queues import Queue, settings_of
+from redrive.engines.postgres.queues import COLUMNS as QUEUE_COLUMNS
+from redrive.engines.postgres.queues import Queue, queue_of
 from redrive.errors import LockLost, MessageNotFound, QueueNotFound, SessionLost, SessionRequired
 
 COLUMNS = "m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter, m.body"
@@ -68,10 +69,10 @@ class Store:
 
     async def queue(self, name: str) -> Queue:
         """Return a queue by its name."""
-        row = await self._row("SELECT * FROM @.queues WHERE name = $1", name)
+        row = await self._row(f"SELECT {QUEUE_COLUMNS} FROM @.queues q WHERE q.name = $1", name)
         if row is None:
             raise QueueNotFound(name)
-        return Queue(row["id"], name, settings_of(row))
+        return queue_of(row)
 
     # --- effects
 

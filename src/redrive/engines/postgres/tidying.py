@@ -10,7 +10,6 @@ found something, and look from the beginning once a second.
 import logging
 
 from redrive.broker.engine import Upkeep
-from redrive.engines.postgres import faults
 from redrive.engines.postgres.database import Database
 from redrive.engines.postgres.driver import Connection
 
@@ -71,7 +70,7 @@ class Tidying:
         expired = await connection.fetchval(sql(_EXPIRE), now, limit)
         await connection.execute(sql(_FORGET_SEEN), now, limit)
         await connection.execute(sql("SELECT @.drop_messages(id) FROM @.deleted_queues"))
-        await connection.execute(sql("DELETE FROM @.deleted_queues WHERE at < now() - interval '1 hour'"))
+        await connection.execute(sql("DELETE FROM @.deleted_queues WHERE at < now() - interval '10 minutes'"))
         deleted = await connection.fetchval(sql(_DELETE_IDLE), now)
         await self._database.drop_receipts(connection)
         return Upkeep(
@@ -103,18 +102,15 @@ class Tidying:
         """Vacuum the tables that need it, unless somebody did a moment ago."""
         if not self._may_vacuum:
             return
-        schema = self._database.schema.strip('"').replace('""', '"')
+        schema = self._database.schema[1:-1].replace('""', '"')
+        if not await connection.fetchval(_MAY_VACUUM, f"{self._database.schema}.messages"):
+            self._may_vacuum = False
+            _logger.warning("this user does not own the broker's tables and may not vacuum them: autovacuum has to do")
+            return
         due = await connection.fetch(_NEEDS_VACUUM, schema, _WORTH_A_VACUUM, _VACUUM_EVERY_S)
         for row in due:
-            try:
-                statement = f'VACUUM (TRUNCATE FALSE, INDEX_CLEANUP TRUE, SKIP_LOCKED) @."{row["relname"]}"'
-                await connection.execute(self._database.sql(statement), timeout=_LONGEST_VACUUM_S)
-            except faults.Trouble as error:
-                if faults.is_connection_lost(error):
-                    raise
-                self._may_vacuum = False
-                _logger.warning("this user may not vacuum the broker's tables, autovacuum has to do: %s", error)
-                return
+            statement = f'VACUUM (TRUNCATE FALSE, INDEX_CLEANUP TRUE, SKIP_LOCKED) @."{row["relname"]}"'
+            await connection.execute(self._database.sql(statement), timeout=_LONGEST_VACUUM_S)
 
 
 _RELEASE = """
@@ -125,7 +121,7 @@ FROM @.queues q, LATERAL @.release_due(@.instant($1), q.id, $2) r
 _EXPIRE = """
 WITH old AS MATERIALIZED (
     SELECT m.sequence FROM @.messages m
-    WHERE m.expires IS NOT NULL AND m.state IN (0, 3) AND m.expires <= @.instant($1)
+    WHERE m.expires IS NOT NULL AND m.state IN (0, 3) AND m.expires <= (SELECT @.instant($1))
     ORDER BY m.expires LIMIT $2 FOR UPDATE SKIP LOCKED
 ), away AS MATERIALIZED (
     SELECT array_agg(old.sequence) AS sequences FROM old
@@ -135,7 +131,9 @@ SELECT coalesce(cardinality(away.sequences), 0) FROM away
 """
 
 _FORGET_SEEN = """
-DELETE FROM @.seen_ids WHERE (queue, id) IN (SELECT queue, id FROM @.seen_ids WHERE until <= @.instant($1) LIMIT $2)
+DELETE FROM @.seen_ids WHERE (queue, id) IN (
+    SELECT queue, id FROM @.seen_ids WHERE until <= (SELECT @.instant($1))
+    ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED)
 """
 
 _DELETE_IDLE = """
@@ -156,6 +154,8 @@ WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'c
     AND xact_start IS NOT NULL AND datname = current_database() AND query NOT LIKE 'VACUUM%'
 ORDER BY xact_start LIMIT 1
 """
+
+_MAY_VACUUM = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = $1::regclass"
 
 _NEEDS_VACUUM = """
 SELECT relname FROM pg_stat_user_tables

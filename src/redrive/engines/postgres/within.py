@@ -7,7 +7,7 @@ All that has to be said goes into one text, so that it makes no difference how a
 import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -28,9 +28,7 @@ async def call_within(
     database: Database,
     channel: str,
     effects: Sequence[Effect],
-    queues: Callable[[str], Queue],
-    *,
-    version: int,
+    queues: Mapping[str, Queue],
 ) -> list[Outcome] | None:
     """Do sends and completions in the transaction that is open on a connection; None if the queues have changed."""
     run = _runner(connection)
@@ -38,9 +36,9 @@ async def call_within(
     sends = [effect for effect in effects if isinstance(effect, Send)]
     call = {
         "channel": channel,
-        "version": version,
+        "queues": [[queue.name, queue.id, queue.version] for queue in queues.values()],
         "complete": [[stored.storable(lock.sequence), stored.storable(lock.token), lock.queue] for lock in locks],
-        "send": [_told(effect, queues(effect.queue)) for effect in sends],
+        "send": [_told(effect, queues[effect.queue]) for effect in sends],
     }
     try:
         sequences = await run(f"{database.schema}.within", database.now, json.dumps(call))

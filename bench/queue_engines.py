@@ -1,0 +1,110 @@
+"""The two databases that queues are measured in: where a subject finds an empty one, and who takes part there."""
+
+import asyncio
+import os
+import tempfile
+from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from itertools import count
+from pathlib import Path
+
+import postgres_subjects
+import queue_subjects
+from postgres_server import running_server
+
+
+class Sqlite:
+    """Queues in a file."""
+
+    name = "sqlite"
+    subjects = queue_subjects.EVERYBODY
+    raw, coalescer = queue_subjects.Raw, queue_subjects.RawCoalescer
+    beside_worker = queue_subjects.PersistQueue  # the worker is measured beside the bare receiving of this one
+    distributions = ("litequeue", "persist-queue", "huey")
+    durability = "synchronous=FULL for all"
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    @classmethod
+    @contextmanager
+    def running(cls, folder):
+        """Do nothing: there is no server."""
+        yield cls(folder)
+
+    @asynccontextmanager
+    async def place(self):
+        """Yield the URL of a file that is not there yet, in a folder of its own."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as place:
+            yield f"sqlite:///{Path(place) / 'queue.db'}"
+
+    async def settle(self):
+        """Wait until the disk has nothing left to write for others."""
+        os.sync()
+
+    async def tidy(self, _url):
+        """Do nothing: a file needs no vacuum."""
+
+
+class Postgres:
+    """Queues in a server that is started for it."""
+
+    name = "postgres"
+    subjects = postgres_subjects.EVERYBODY
+    raw, coalescer = postgres_subjects.RawPostgres, postgres_subjects.RawCoalescedConnection
+    beside_worker = postgres_subjects.Pgqueuer
+    distributions = ("asyncpg", "procrastinate", "pgqueuer", "pgmq")
+
+    def __init__(self, server):
+        self.server = server
+        self.numbers = count(1)
+        shown = asyncio.run(self.ask("SELECT current_setting('server_version'), current_setting('synchronous_commit')"))
+        self.durability = "PostgreSQL {} with the settings it comes with, synchronous_commit={} for all".format(*shown)
+
+    @classmethod
+    @contextmanager
+    def running(cls, folder):
+        """Start a server, and stop it."""
+        with running_server(folder) as server:
+            yield cls(server)
+
+    async def ask(self, question, url=None):
+        """Run one statement, in the database of a URL if it matters; return its first row."""
+        import asyncpg  # noqa: PLC0415 - an extra
+
+        connection = await asyncpg.connect(url or self.server.url("postgres"))
+        try:
+            return await connection.fetchrow(question)
+        finally:
+            await connection.close()
+
+    @asynccontextmanager
+    async def place(self):
+        """Yield the URL of an empty database."""
+        name = f"bench_{next(self.numbers)}"
+        await self.ask(f"CREATE DATABASE {name}")
+        try:
+            yield self.server.url(name)
+        finally:
+            await self.ask(f"DROP DATABASE {name} WITH (FORCE)")
+
+    async def settle(self):
+        """Have everything written, so that it does not happen while somebody is measured."""
+        await self.ask("CHECKPOINT")
+        os.sync()
+
+    async def tidy(self, url):
+        """Do what the server would do by itself a minute after a queue was filled."""
+        await self.ask("VACUUM (ANALYZE)", url)
+
+
+def versions(engine):
+    """Return the versions of what takes part, as far as it is installed."""
+    found = {}
+    for distribution in engine.distributions:
+        with suppress(PackageNotFoundError):
+            found[distribution] = version(distribution)
+    return found
+
+
+ENGINES = {engine.name: engine for engine in (Sqlite, Postgres)}
