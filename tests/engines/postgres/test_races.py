@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""Two processes at the same time, callers who leave, and a program that ends: what each of them must not spoil."""
+
+import asyncio
+import contextlib
+
+import asyncpg
+import pytest
+
+from redrive.broker import Complete, Message, QueueSettings, Send
+from redrive.clock import utc
+from redrive.errors import QueueNotFound, UsageError
+from redrive.testing import ManualClock
+from tests.engines.postgres.breaking import ORDERS, UNAVAILABLE, message, opened, outcome
+
+
+@pytest.fixture
+async def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+async def ours(postgres_url, postgres_schema, clock):
+    async with opened(postgres_url, schema=postgres_schema, clock=clock) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def theirs(postgres_url, postgres_schema, clock, ours):  # noqa: ARG001 - after ours
+    async with opened(postgres_url, schema=postgres_schema, clock=clock) as engine:
+        yield engine
+
+
+async def test_a_send_that_was_tried_twice_is_a_use_of_its_queue_too(ours, theirs, clock):
+    await ours.declare(ORDERS, QueueSettings(auto_delete_on_idle=10))
+    await ours.lock_next(ORDERS, 1)
+    clock.advance(10.9)
+    await theirs.update(ORDERS, QueueSettings(auto_delete_on_idle=10, lock_duration=5))  # ours has to try again
+    await ours.apply([Send(ORDERS, message("one"))])
+    clock.advance(0.2)
+    assert (await theirs.upkeep()).queues_deleted == 0
+    assert (await theirs.inspect(ORDERS))[0].ready == 1
+
+
+async def test_a_window_that_is_being_renewed_is_not_forgotten(ours, theirs, clock, postgres_url):
+    await ours.declare(ORDERS, QueueSettings(duplicate_detection=60))
+    await ours.apply([Send(ORDERS, message("one"))])
+    clock.advance(61)
+    connection = await asyncpg.connect(postgres_url)
+    async with connection.transaction():
+        (number,) = await ours.apply([Send(ORDERS, message("one"))], within=connection)
+        assert number is not None
+        upkeep = asyncio.create_task(theirs.upkeep())
+        await asyncio.wait([upkeep], timeout=0.3)  # which may wait for us, and must not forget what we renew
+    await upkeep
+    await connection.close()
+    assert await ours.apply([Send(ORDERS, message("one"))]) == [None]
+
+
+async def test_queues_that_come_and_go_do_not_disturb_others(ours, theirs):
+    await ours.declare(ORDERS, QueueSettings())
+    busy = True
+
+    async def declare():
+        number = 0
+        while busy:
+            number += 1
+            await theirs.declare(f"reply-{number}", QueueSettings())
+
+    declaring = asyncio.create_task(declare())
+    for number in range(100):
+        await ours.apply([Send(ORDERS, message(f"{number}"))])
+    busy = False
+    await declaring
+    assert len(await ours.peek(ORDERS, 1_000)) == 100
+
+
+@pytest.mark.parametrize("after", range(12))
+async def test_a_session_has_no_gap_when_its_receiver_is_cancelled(ours, after):
+    await ours.declare(ORDERS, QueueSettings(requires_session=True))
+    await ours.apply([Send(ORDERS, Message(b"", id=f"{number}", session_id="s")) for number in range(3)])
+    session = await ours.lock_session(ORDERS, "s")
+    leaving = asyncio.create_task(ours.lock_next(ORDERS, 1, session=session))
+    for _ in range(after):
+        await asyncio.wait([leaving], timeout=0.0005)
+    leaving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        for one in await leaving:
+            await ours.apply([Complete(one.lock)])
+    await asyncio.gather(*ours._under_way)
+    await asyncio.gather(*ours._giving_back)
+    found = await ours.lock_next(ORDERS, 3, session=session)
+    assert [one.id for one in found] in (["0", "1", "2"], ["1", "2"])
+    assert {one.delivery_count for one in found} == {1}
+
+
+async def test_what_a_cancelled_receiver_locked_is_given_back_before_the_engine_is_closed(
+    postgres_url, postgres_schema, ours, clock
+):
+    await ours.declare(ORDERS, QueueSettings())
+    await ours.apply([Send(ORDERS, message(f"{number}")) for number in range(10)])
+    for turns in range(6):
+        async with opened(postgres_url, schema=postgres_schema, clock=clock) as leaving:
+            receiving = asyncio.create_task(leaving.lock_next(ORDERS, 10))
+            for _ in range(turns):
+                await clock.sleep_async(0)
+            receiving.cancel()
+    assert [(one.delivery_count, one.state) for one in await ours.peek(ORDERS, 20)] == [(0, 0)] * 10
+
+
+async def test_closing_waits_for_what_is_under_way_and_no_longer(postgres_url, postgres_schema, ours):
+    await ours.declare(ORDERS, QueueSettings())
+    async with opened(postgres_url, schema=postgres_schema) as leaving:
+        sending = asyncio.create_task(
+            leaving.apply([Send(ORDERS, message("last"))], inside=lambda mine: mine.execute("SELECT pg_sleep(0.2)"))
+        )
+        await asyncio.wait([sending], timeout=0.05)
+    await sending
+    assert [one.id for one in await ours.peek(ORDERS, 9)] == ["last"]
+
+
+async def test_an_engine_is_opened_once(ours):
+    with pytest.raises(UsageError, match="open already"):
+        await ours.open()
+
+
+async def test_one_who_waits_for_a_foreign_transaction_does_not_hold_up_the_others(postgres_url, ours):
+    await ours.declare(ORDERS, QueueSettings(duplicate_detection=60))
+    await ours.declare("others", QueueSettings())
+    foreign = await asyncpg.connect(postgres_url)
+    async with foreign.transaction():
+        await ours.apply([Send(ORDERS, message("held"))], within=foreign)
+        waiting = asyncio.create_task(ours.apply([Send(ORDERS, message("held"))]))
+        going = [asyncio.create_task(ours.apply([Send("others", message(f"{number}"))])) for number in range(5)]
+        done, _ = await asyncio.wait(going, timeout=10)
+        assert len(done) == 5
+    await foreign.close()
+    assert await outcome(waiting) in ([None], UNAVAILABLE)
+
+
+async def test_a_long_id_is_as_good_as_a_short_one(ours):
+    await ours.declare(ORDERS, QueueSettings(duplicate_detection=60))
+    long = "\N{PILE OF POO}" * 1_024
+    ((first,), (again,)) = [await ours.apply([Send(ORDERS, message(long))]) for _ in range(2)]
+    assert (first is not None, again) == (True, None)
+
+
+async def test_a_queue_that_is_deleted_while_it_is_sent_to_is_not_there(ours, theirs, clock):
+    await ours.declare(ORDERS, QueueSettings())
+    await ours.apply([Send(ORDERS, message("one"), utc(clock.time() + 60))])
+    await theirs.delete(ORDERS)
+    with pytest.raises(QueueNotFound):
+        await ours.apply([Send(ORDERS, message("two"))])
