@@ -521,7 +521,7 @@ WHERE q.name = ANY ($1)
 
 _INSPECT = """
 SELECT q.*, c.*, d.ready + d.scheduled + d.locked + d.deferred AS dead_letters,
-    (SELECT m.enqueued_at FROM @.messages m WHERE m.queue = q.id AND m.state = 0 ORDER BY m.sequence LIMIT 1) AS oldest
+    (SELECT m.enqueued_at FROM @.messages m WHERE m.queue = q.id AND m.state = 0 ORDER BY m.sequence + 0 LIMIT 1) AS oldest
 FROM @.queues q, LATERAL @.count_messages(q.id) c, LATERAL @.count_messages(q.dead) d
 WHERE q.name = $1 OR ($1::text IS NULL AND q.source IS NULL) ORDER BY q.name COLLATE "C"
 """
@@ -531,7 +531,7 @@ def _peek(states: Sequence[State]) -> str:
     """Return the statement that looks at messages in some states, one by one, since that is how they are indexed."""
     parts = [
         f"(SELECT {COLUMNS}, m.state, m.due, m.delivery_count FROM @.messages m, @.queues q WHERE q.name = $1"
-        f" AND m.queue = q.id AND m.state = {int(state)} AND m.sequence >= $2 ORDER BY m.sequence LIMIT $3)"
+        f" AND m.queue = q.id AND m.state = {int(state)} AND m.sequence + 0 >= $2 ORDER BY m.sequence + 0 LIMIT $3)"
         for state in states
     ]
     return f"SELECT * FROM ({' UNION ALL '.join(parts)}) f ORDER BY f.sequence LIMIT $3"

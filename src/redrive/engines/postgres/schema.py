@@ -50,13 +50,14 @@ CREATE TABLE @.messages (
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 -- A receive reads the first entries of one place in one index. No index has what is locked in order of its number:
--- every lock would write it.
-CREATE INDEX messages_ready ON @.messages (queue, sequence) WHERE state = 0;
+-- every lock would write it. "+ 0" keeps the planner from the primary key, which has the same order: it would walk over
+-- all that is locked or scheduled at the head, in the hope that the next row is ready.
+CREATE INDEX messages_ready ON @.messages (queue, (sequence + 0)) WHERE state = 0;
 CREATE INDEX messages_locks ON @.messages (queue, due) WHERE state IN (2, 4);
 CREATE INDEX messages_scheduled ON @.messages (queue, due) WHERE state = 1;
-CREATE INDEX messages_aside ON @.messages (queue, state, sequence) WHERE state IN (1, 3);
+CREATE INDEX messages_aside ON @.messages (queue, state, (sequence + 0)) WHERE state IN (1, 3);
 CREATE INDEX messages_expiring ON @.messages (expires) WHERE expires IS NOT NULL AND state IN (0, 3);
-CREATE INDEX messages_sessions ON @.messages (queue, session, sequence) WHERE session IS NOT NULL;
+CREATE INDEX messages_sessions ON @.messages (queue, session, (sequence + 0)) WHERE session IS NOT NULL;
 
 CREATE TABLE @.sessions (
     queue integer NOT NULL,
@@ -177,14 +178,14 @@ BEGIN
             SELECT array_agg(f.tid), array_agg(f.sequence) FILTER (WHERE f.is_over) INTO v_tids, v_over FROM (
                 SELECT m.ctid AS tid, m.sequence,
                     m.delivery_count >= p_maximum OR coalesce(m.expires <= p_now, false) AS is_over
-                FROM @.messages m WHERE m.queue = p_queue AND m.state = 0 AND m.sequence >= p_from
-                ORDER BY m.sequence LIMIT p_limit FOR UPDATE SKIP LOCKED) f;
+                FROM @.messages m WHERE m.queue = p_queue AND m.state = 0 AND m.sequence + 0 >= p_from
+                ORDER BY m.sequence + 0 LIMIT p_limit FOR UPDATE SKIP LOCKED) f;
         ELSE
             SELECT array_agg(f.tid), array_agg(f.sequence) FILTER (WHERE f.is_over) INTO v_tids, v_over FROM (
                 SELECT m.ctid AS tid, m.sequence,
                     m.delivery_count >= p_maximum OR coalesce(m.expires <= p_now, false) AS is_over
                 FROM @.messages m WHERE m.queue = p_queue AND m.session = p_session AND m.state = 0
-                ORDER BY m.sequence LIMIT p_limit FOR UPDATE SKIP LOCKED) f;
+                ORDER BY m.sequence + 0 LIMIT p_limit FOR UPDATE SKIP LOCKED) f;
         END IF;
         IF v_over IS NULL THEN
             RETURN v_tids;
@@ -195,7 +196,7 @@ BEGIN
         SELECT m.ctid AS tid FROM @.messages m
         WHERE m.queue = p_queue AND (p_session IS NULL OR m.session = p_session) AND m.state = 0
             AND m.delivery_count < p_maximum AND (m.expires IS NULL OR m.expires > p_now)
-        ORDER BY m.sequence LIMIT p_limit FOR UPDATE SKIP LOCKED) f;
+        ORDER BY m.sequence + 0 LIMIT p_limit FOR UPDATE SKIP LOCKED) f;
     RETURN v_tids;
 END $redrive$;
 

@@ -315,7 +315,7 @@ class Store:
             "SELECT m.session FROM @.messages m LEFT JOIN @.sessions s ON s.queue = m.queue AND s.session = m.session"
             " WHERE m.queue = $1 AND m.session IS NOT NULL AND m.state = 0"
             " AND (m.expires IS NULL OR m.expires > @.instant($2))"
-            " AND (s.token IS NULL OR s.locked_until <= @.instant($2)) ORDER BY m.sequence LIMIT 1",
+            " AND (s.token IS NULL OR s.locked_until <= @.instant($2)) ORDER BY m.sequence + 0 LIMIT 1",
             queue.id,
             self._now,
         )

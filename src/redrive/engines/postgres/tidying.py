@@ -16,7 +16,7 @@ from redrive.engines.postgres.driver import Connection
 _VACUUM_EVERY_S = 4.0
 _WORTH_A_VACUUM = 1_000
 _LONGEST_VACUUM_S = 3_600.0
-_LONG_S = 5.0
+_LONG_S = 2.0
 """A transaction that has been open for this long holds vacuum back enough to be noticed."""
 
 _FROM_THE_BEGINNING_EVERY_S = 1.0
