@@ -521,7 +521,8 @@ WHERE q.name = ANY ($1)
 
 _INSPECT = """
 SELECT q.*, c.*, d.ready + d.scheduled + d.locked + d.deferred AS dead_letters,
-    (SELECT m.enqueued_at FROM @.messages m WHERE m.queue = q.id AND m.state = 0 ORDER BY m.sequence + 0 LIMIT 1) AS oldest
+    (SELECT m.enqueued_at FROM @.messages m WHERE m.queue = q.id AND m.state = 0
+        ORDER BY m.sequence + 0 LIMIT 1) AS oldest
 FROM @.queues q, LATERAL @.count_messages(q.id) c, LATERAL @.count_messages(q.dead) d
 WHERE q.name = $1 OR ($1::text IS NULL AND q.source IS NULL) ORDER BY q.name COLLATE "C"
 """
