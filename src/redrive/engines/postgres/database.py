@@ -101,7 +101,8 @@ class Database:
         self._is_closing = True  # whoever has a connection may give it back, and nobody gets another
         if self._pool is not None:
             try:
-                await asyncio.wait_for(self._pool.close(), 5)
+                async with asyncio.timeout(5):
+                    await self._pool.close()
             except faults.Trouble:  # whoever still has a connection does not get to keep the program
                 self._pool.terminate()
             finally:

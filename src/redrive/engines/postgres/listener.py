@@ -102,7 +102,8 @@ class Listener:
         self._heard.clear()
         await connection.execute("SELECT pg_notify($1, '')", self.channel)  # do we hear ourselves?
         try:
-            await asyncio.wait_for(self._heard.wait(), _HEARD_WITHIN_S)
+            async with asyncio.timeout(_HEARD_WITHIN_S):  # wait_for may lose a cancellation, in Python 3.11
+                await self._heard.wait()
             self._is_silent = False
         except TimeoutError:
             if not self._is_silent:
