@@ -4,7 +4,7 @@
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.table import Table
@@ -139,32 +139,32 @@ def receive(
         for one in found:  # only now: what could not be printed is not settled, and comes again
             await settle(one)
 
-    async def work_deferred(broker: Broker) -> None:
-        await work(await broker.receive_deferred(queue, number or []))
+    which = _Which(queue, session, number or [], max_messages, seconds("wait", wait) or 0.0)
+    with_broker(context, lambda broker: _receive(broker, which, work))
 
-    if number:
-        with_broker(context, work_deferred)
+
+class _Which(NamedTuple):
+    """Which messages are to be received."""
+
+    queue: str
+    session: str | None
+    deferred: list[int]
+    limit: int
+    wait: float
+
+
+async def _receive(broker: Broker, which: _Which, work: Callable[[list[Delivery]], Awaitable[None]]) -> None:
+    """Receive messages, and have them worked on while they are locked."""
+    queue, name, deferred, limit, wait = which
+    if deferred:
+        await work(await broker.receive_deferred(queue, deferred))
         return
-    patience = seconds("wait", wait) or 0.0
-    with_broker(context, lambda broker: _receive(broker, queue, session, work, limit=max_messages, wait=patience))
-
-
-async def _receive(
-    broker: Broker,
-    queue: str,
-    session_id: str | None,
-    work: Callable[[list[Delivery]], Awaitable[None]],
-    *,
-    limit: int,
-    wait: float,
-) -> None:
-    """Receive messages, from a session if one is named, and have them worked on while they are locked."""
-    if session_id is None:
+    if name is None:
         await work(await broker.receive(queue, max_messages=limit, wait=wait))
         return
-    session = await broker.accept_session(queue, session_id, wait=wait)
+    session = await broker.accept_session(queue, name, wait=wait)
     if session is None:
-        raise screen.refusal(f"session {session_id!r} of {queue} is somebody else's now; wait for it with --wait 1m")
+        raise screen.refusal(f"session {name!r} of {queue} is somebody else's now; wait for it with --wait 1m")
     async with session:
         await work(await session.receive(max_messages=limit, wait=wait))
 

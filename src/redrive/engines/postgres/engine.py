@@ -10,7 +10,6 @@ import asyncio
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from itertools import count
 from typing import Any, TypeVar
@@ -44,7 +43,6 @@ from redrive.engines.postgres.tidying import Tidying
 from redrive.engines.postgres.within import call_within
 from redrive.errors import (
     EngineBusy,
-    EngineUnavailable,
     InvalidSetting,
     LockLost,
     MessageNotFound,
@@ -57,8 +55,12 @@ from redrive.errors import (
 T = TypeVar("T")
 
 
-class Refused(EngineUnavailable):
+class _Refused(Exception):
     """The server did not take what a group asked for, and it may be the fault of one of them."""
+
+    def __init__(self, told: RedriveError) -> None:
+        super().__init__(told)
+        self.told = told
 
 
 _LOOK_EVERY_S = 1.0
@@ -356,19 +358,20 @@ class PostgresEngine:
             await asyncio.wait(self._giving_back)
         try:
             await self._exchange(group)
-        except (LockLost, EngineBusy, Refused):
+        except (LockLost, _Refused) as refused:
             if len(group) == 1:
-                raise
+                raise refused.told if isinstance(refused, _Refused) else refused from None
             for ask in group:
-                with suppress(Exception):  # it was told to whom it belongs
-                    await self._run_one(ask)
+                await self._run_one(ask)
 
     async def _run_one(self, ask: Any) -> None:  # noqa: ANN401 - an ask of any kind
+        """Do for one caller what could not be done for all; if that fails too, only he hears of it."""
         try:
             await self._exchange([ask])
-        except Exception as error:
+        except _Refused as refused:
+            ask.fail(refused.told)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to whom it belongs
             ask.fail(error)
-            raise
 
     async def _exchange(self, group: list[Any]) -> None:
         last: BaseException = TimeoutError()
@@ -441,8 +444,7 @@ class PostgresEngine:
         if faults.is_worth_repeating(error):
             return False
         if not faults.is_connection_lost(error):
-            told = faults.translated(error, self._database.where)
-            raise (Refused(str(told)) if type(told) is EngineUnavailable else told) from error
+            raise _Refused(faults.translated(error, self._database.where)) from error
         await self._let_go(is_good=False)
         receipt = await self._database.receipt(number)
         if receipt is None:
