@@ -127,12 +127,10 @@ class Exchange:
 
     def add(self, ask: ApplyAsk | LockAsk, queues: Callable[[str], Queue]) -> None:
         """Take a caller in; raise what is wrong with what he wants."""
-        found = [queues(name) for name in ask.queues]
         if isinstance(ask, LockAsk):
-            self._add_lock(ask, found[0])
+            self._add_lock(ask, queues(ask.queue))
         else:
             self._add_apply(ask, queues)
-        self._queues.update((queue.id, queue) for queue in found)
 
     def _add_apply(self, ask: ApplyAsk, queues: Callable[[str], Queue]) -> None:
         removals: list[tuple[int, int, int]] = []
@@ -140,10 +138,10 @@ class Exchange:
         for effect in ask.effects:
             if type(effect) is Complete:
                 lock = effect.lock
-                queue = queues(lock.queue)
+                queue = self._using(queues(lock.queue))
                 removals.append((stored.storable(lock.sequence), stored.storable(lock.token), queue.id))
             elif type(effect) is Send:
-                sends.append(outgoing(effect, queues(effect.queue)))
+                sends.append(outgoing(effect, self._using(queues(effect.queue))))
         self._removals += removals
         self._outgoing += sends
         self._applies.append(ask)
@@ -151,9 +149,14 @@ class Exchange:
             if type(effect) is Send and effect.at is None:
                 self.woken.add(effect.queue)
 
+    def _using(self, queue: Queue) -> Queue:
+        self._queues[queue.id] = queue
+        return queue
+
     def _add_lock(self, ask: LockAsk, queue: Queue) -> None:
         if queue.settings.requires_session:
             raise SessionRequired(queue.name, "accept a session and receive from it")
+        self._using(queue)
         self._places.setdefault((queue.name, ask.delete), _Place(queue, ask.delete)).asks.append(ask)
 
     @property
