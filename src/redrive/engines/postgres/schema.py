@@ -200,6 +200,15 @@ BEGIN
     RETURN v_tids;
 END $redrive$;
 
+-- Say whether there is anything in a queue for release_due to do: mostly not, and to see that is cheap.
+CREATE FUNCTION @.is_due(p_now float8, p_queue integer) RETURNS boolean LANGUAGE plpgsql @plans AS $redrive$
+BEGIN
+    RETURN (SELECT m.due FROM @.messages m WHERE m.queue = p_queue AND m.state IN (2, 4) AND m.due <= p_now
+            ORDER BY m.due LIMIT 1) IS NOT NULL
+        OR (SELECT m.due FROM @.messages m WHERE m.queue = p_queue AND m.state = 1 AND m.due <= p_now
+            ORDER BY m.due LIMIT 1) IS NOT NULL;
+END $redrive$;
+
 CREATE FUNCTION @.new_sequences(p_count integer) RETURNS bigint[] LANGUAGE sql VOLATILE AS
 $redrive$ SELECT array_agg(nextval('@.message_sequence')) FROM generate_series(1, p_count) $redrive$;
 
@@ -240,7 +249,7 @@ END $redrive$;
 
 -- Remove locked messages; one whose lock is not good ends the transaction. One queue may stand for all.
 CREATE FUNCTION @.remove(p_now float8, p_sequence bigint[], p_token bigint[], p_queue integer[])
-RETURNS void LANGUAGE plpgsql @plans AS $redrive$
+RETURNS integer LANGUAGE plpgsql @plans AS $redrive$
 DECLARE
     v_removed integer;
 BEGIN
@@ -251,6 +260,7 @@ BEGIN
     IF v_removed <> cardinality(p_sequence) THEN
         RAISE EXCEPTION 'a lock was lost' USING ERRCODE = 'RD001';
     END IF;
+    RETURN v_removed;
 END $redrive$;
 
 -- Everything that a group of callers wants, in one transaction: remove, then store, then lock.
@@ -269,20 +279,21 @@ DECLARE
     v_now float8 := @.instant(p_now);
     v_sequences bigint[];
     v_tids tid[];
+    v_count integer;
 BEGIN
-    IF cardinality(p_queues) > (
-        SELECT count(*) FROM unnest(p_queues, p_versions) AS k (id, version)
-        JOIN @.queues q ON q.id = k.id AND q.version = k.version)
-    THEN
-        RAISE EXCEPTION 'the queues have changed' USING ERRCODE = 'RD002';
-    END IF;
     IF cardinality(s_id) > 0 THEN
-        v_sequences := @.new_sequences(cardinality(s_id));
+        v_sequences := ARRAY (SELECT nextval('@.message_sequence') FROM generate_series(1, cardinality(s_id)));
     END IF;
     -- first of all, so that whoever asks what became of this waits for its end
-    INSERT INTO @.receipts VALUES (p_writer, p_number, v_sequences);
+    INSERT INTO @.receipts (writer, number, sequences) SELECT p_writer, p_number, v_sequences
+    WHERE cardinality(p_queues) = (
+        SELECT count(*) FROM @.queues q
+        WHERE q.id = ANY (p_queues) AND q.version = p_versions[array_position(p_queues, q.id)]);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the queues have changed' USING ERRCODE = 'RD002';
+    END IF;
     IF cardinality(d_sequence) > 0 THEN
-        PERFORM @.remove(v_now, d_sequence, d_token, d_queue);
+        v_count := @.remove(v_now, d_sequence, d_token, d_queue);
     END IF;
     IF cardinality(s_id) > 0 THEN
         v_sequences := @.store(
@@ -295,23 +306,30 @@ BEGIN
         RETURN NEXT;
     END IF;
     FOR i IN 1 .. coalesce(cardinality(l_queue), 0) LOOP
-        PERFORM @.release_due(v_now, l_queue[i], 1000);
-        v_tids := @.choose(v_now, l_queue[i], l_limit[i], l_maximum[i], NULL, l_from[i]);
-        IF l_from[i] > 0 AND coalesce(cardinality(v_tids), 0) < l_limit[i] THEN  -- is there more before that place?
-            v_tids := v_tids || @.choose(
-                v_now, l_queue[i], l_limit[i] - coalesce(cardinality(v_tids), 0), l_maximum[i], NULL, 0);
+        IF @.is_due(v_now, l_queue[i]) THEN
+            PERFORM @.release_due(v_now, l_queue[i], 1000);
         END IF;
-        IF l_duration[i] IS NULL THEN
-            RETURN QUERY DELETE FROM @.messages m WHERE m.ctid = ANY (v_tids)
-                RETURNING i, m.sequence, NULL::float8, m.delivery_count + 1, m.enqueued_at, m.expires, m.id,
-                    m.properties, m.dead_letter, m.body, NULL::bigint[];
-        ELSE
-            RETURN QUERY UPDATE @.messages m
-                SET state = 2, due = v_now + l_duration[i], token = l_token, delivery_count = m.delivery_count + 1
-                WHERE m.ctid = ANY (v_tids)
-                RETURNING i, m.sequence, m.due, m.delivery_count, m.enqueued_at, m.expires, m.id, m.properties,
-                    m.dead_letter, m.body, NULL::bigint[];
-        END IF;
+        v_tids := NULL;
+        v_count := 0;
+        FOR attempt IN 1 .. 2 LOOP
+            IF attempt = 2 THEN  -- fewer than are wanted: is there more before that place, or is something to be put away?
+                EXIT WHEN v_count >= l_limit[i];
+                v_tids := @.choose(v_now, l_queue[i], l_limit[i] - v_count, l_maximum[i], NULL, 0);
+                EXIT WHEN v_tids IS NULL;
+            END IF;
+            IF l_duration[i] IS NULL THEN
+                RETURN QUERY DELETE FROM @.messages m WHERE @chosen
+                    RETURNING i, m.sequence, NULL::float8, m.delivery_count + 1, m.enqueued_at, m.expires, m.id,
+                        m.properties, m.dead_letter, m.body, NULL::bigint[];
+            ELSE
+                RETURN QUERY UPDATE @.messages m
+                    SET state = 2, due = v_now + l_duration[i], token = l_token, delivery_count = m.delivery_count + 1
+                    WHERE @chosen
+                    RETURNING i, m.sequence, m.due, m.delivery_count, m.enqueued_at, m.expires, m.id, m.properties,
+                        m.dead_letter, m.body, NULL::bigint[];
+            END IF;
+            GET DIAGNOSTICS v_count = ROW_COUNT;
+        END LOOP;
     END LOOP;
     IF cardinality(u_queue) > 0 THEN
         IF cardinality(u_queue) > (SELECT count(*) FROM @.queues q WHERE q.id = ANY (u_queue)) THEN
@@ -357,11 +375,22 @@ BEGIN
 END $redrive$;
 """
 
+# What a receive takes: what choose has chosen, or else what is next, as long as it may be delivered.
+CHOSEN = """
+    m.ctid = ANY (coalesce(v_tids, ARRAY (
+        SELECT n.ctid FROM @.messages n WHERE n.queue = l_queue[i] AND n.state = 0 AND n.sequence + 0 >= l_from[i]
+        ORDER BY n.sequence + 0 LIMIT l_limit[i] FOR UPDATE SKIP LOCKED)))
+    AND m.delivery_count < l_maximum[i] AND (m.expires IS NULL OR m.expires > v_now)
+"""
+
 # A plan that was made while the table was small is kept when it is not any more. Every statement has its index.
-PLANS = "SET enable_seqscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off"
+PLANS = (
+    "SET enable_seqscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off"
+    " SET plan_cache_mode = force_generic_plan"
+)
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
-    ("0001_messages", MESSAGES + FUNCTIONS.replace("@plans", PLANS)),
+    ("0001_messages", MESSAGES + FUNCTIONS.replace("@chosen", CHOSEN).replace("@plans", PLANS)),
     ("0002_small_bodies", ""),  # PostgreSQL keeps small bodies in the row and large ones apart without being told
 )
 
