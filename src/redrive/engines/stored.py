@@ -3,6 +3,7 @@
 
 import json
 from datetime import UTC, datetime
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 from redrive.broker.engine import QueueSettings
@@ -14,6 +15,9 @@ Row: TypeAlias = tuple[Any, ...]
 
 _LAST_INSTANT = datetime(9_999, 12, 31, tzinfo=UTC).timestamp()
 """A message may expire later than that; no ``datetime`` can say so."""
+
+_instant = lru_cache(maxsize=256)(partial(datetime.fromtimestamp, tz=UTC))
+"""The same for many messages: what is sent together was sent, and what is received together is locked, at once."""
 
 _TEXTS = ("content_type", "subject", "correlation_id", "reply_to", "to", "session_id")
 
@@ -40,7 +44,7 @@ def checked_properties(message: Message, queue: str, settings: QueueSettings) ->
     if message.id is None:
         raise InvalidMessage("id", None, "must be there: the broker names messages, an engine does not")
     properties = properties_of(message)
-    size = size_of(message, properties)
+    size = len(message.body) if properties is None else size_of(message, properties)
     if size > settings.max_message_bytes:
         raise MessageTooLarge(queue, size, settings.max_message_bytes)
     if settings.requires_session and message.session_id is None:
@@ -107,7 +111,7 @@ def received(
             queue,
             sequence,
             state,
-            datetime.fromtimestamp(enqueued_at, UTC),
+            _instant(enqueued_at),
             delivery_count,
             lock,
             locked_until,
@@ -121,4 +125,4 @@ def received(
 
 def instant(seconds: float) -> datetime:
     """Return an instant for seconds since 1970, the last one there is if it is later than that."""
-    return datetime.fromtimestamp(min(seconds, _LAST_INSTANT), UTC)
+    return _instant(min(seconds, _LAST_INSTANT))

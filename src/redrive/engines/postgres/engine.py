@@ -8,10 +8,8 @@ decides locks, due times and expiry, so that machines whose clocks differ agree.
 
 import asyncio
 import math
-import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
-from itertools import count
 from typing import Any, TypeVar
 
 from redrive.broker.engine import (
@@ -33,8 +31,8 @@ from redrive.engines.hints import Hints
 from redrive.engines.postgres import faults
 from redrive.engines.postgres.database import TRIES, Database, Theirs, is_lost
 from redrive.engines.postgres.driver import Connection, Row
-from redrive.engines.postgres.exchange import ApplyAsk, Exchange, LockAsk, queue_of
-from redrive.engines.postgres.lane import Ask, Lane
+from redrive.engines.postgres.exchange import ApplyAsk, LockAsk, queue_of
+from redrive.engines.postgres.groups import Groups
 from redrive.engines.postgres.listener import Listener
 from redrive.engines.postgres.queues import Queue, Queues, settings_of
 from redrive.engines.postgres.schema import migrate
@@ -44,10 +42,8 @@ from redrive.engines.postgres.within import call_within
 from redrive.errors import (
     EngineBusy,
     InvalidSetting,
-    LockLost,
     MessageNotFound,
     QueueNotFound,
-    RedriveError,
     SessionLost,
     UsageError,
 )
@@ -55,20 +51,10 @@ from redrive.errors import (
 T = TypeVar("T")
 
 
-class _Refused(Exception):
-    """The server did not take what a group asked for, and it may be the fault of one of them."""
-
-    def __init__(self, told: RedriveError) -> None:
-        super().__init__(told)
-        self.told = told
-
-
 _LOOK_EVERY_S = 1.0
 """How long a message from another process may wait for a receiver in this one when a hint was lost."""
 
-_MANY_QUEUES = 10_000
-_EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in range(1, 24)) + ")"
-_ORDINARY = (Send, Complete)
+_ORDINARY = frozenset((Send, Complete))
 
 
 class PostgresEngine:
@@ -109,14 +95,11 @@ class PostgresEngine:
         )
         self._clock = clock
         self._queues = Queues(quoted)
-        self._tokens = count(secrets.randbits(62))  # no other process has begun anywhere near
-        self._lane: Lane[Any] = Lane(self._run)
-        self._connection: Any = None
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
         self._listener = Listener(self._database, self._hints.wake)
         self._tidying = Tidying(self._database)
         self._giving_back: set[asyncio.Future[None]] = set()
-        self._used_at: dict[int, float] = {}
+        self._groups = Groups(self._database, self._queues, self._tidying, self._giving_back, self._tell)
         self._looked_at = -math.inf
         self._under_way: set[asyncio.Future[Any]] = set()
 
@@ -140,10 +123,10 @@ class PostgresEngine:
     async def close(self) -> None:
         """Finish what was accepted, and disconnect."""
         await self._hints.close()
-        await self._lane.close()
+        await self._groups.finish()
         await asyncio.gather(*self._giving_back, *self._under_way, return_exceptions=True)
         await self._listener.close()
-        await self._let_go(is_good=True)
+        await self._groups.let_go(is_good=True)
         await self._database.close()
 
     # --- queues
@@ -195,8 +178,8 @@ class PostgresEngine:
             if inside is not None:
                 raise UsageError("give inside= or within=, not both: a transaction is yours or the broker's")
             return await self._apply_within(within, effects)
-        if inside is None and all(type(effect) in _ORDINARY for effect in effects):
-            return await self._submit(ApplyAsk(effects))
+        if inside is None and _ORDINARY.issuperset(map(type, effects)):
+            return await self._groups.submit(ApplyAsk(effects))
 
         async def do(store: Store) -> list[Outcome]:
             if inside is not None:
@@ -206,7 +189,7 @@ class PostgresEngine:
         return await self._alone(do)
 
     async def _apply_within(self, connection: object, effects: Sequence[Effect]) -> list[Outcome]:
-        if any(type(effect) not in _ORDINARY for effect in effects):
+        if not _ORDINARY.issuperset(map(type, effects)):
             raise UsageError("only Send and Complete can be part of a transaction of yours")
         needed = {queue_of(effect) for effect in effects}
         for _ in range(TRIES):
@@ -220,7 +203,9 @@ class PostgresEngine:
 
     async def _note_use(self, queues: Iterable[Queue]) -> None:
         """Note a use of queues that go away without one; not in a user's transaction, which would make others wait."""
-        noted = self._worth_noting([queue for queue in queues if queue.settings.auto_delete_on_idle is not None])
+        noted = self._groups.uses.worth_noting(
+            [queue for queue in queues if queue.settings.auto_delete_on_idle is not None]
+        )
 
         async def touch(store: Store) -> None:
             for queue in noted:
@@ -228,22 +213,22 @@ class PostgresEngine:
 
         if noted:
             await self._alone(touch)
-            self._note(noted)
+            self._groups.uses.note(noted)
 
     async def lock_next(
         self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
     ) -> list[Received]:
         """Lock the next messages that are ready."""
         if session is None:
-            return await self._submit(LockAsk(queue, limit, self._give_back, delete=delete))
+            return await self._groups.submit(LockAsk(queue, limit, self._give_back, delete=delete))
         if session.queue != queue:
             raise SessionLost(queue, session.session_id)
-        token = next(self._tokens)
+        token = next(self._groups.tokens)
         return await self._lock_alone(lambda store: store.lock_next(session, limit, token, delete=delete))
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
         """Lock deferred messages by their numbers."""
-        token = next(self._tokens)
+        token = next(self._groups.tokens)
         found = await self._lock_alone(lambda store: store.lock_deferred(queue, sequences, token))
         if isinstance(found, MessageNotFound):  # not raised inside: what had had its deliveries is dead all the same
             raise found
@@ -259,7 +244,7 @@ class PostgresEngine:
 
     async def lock_session(self, queue: str, session_id: str | None) -> SessionLock | None:
         """Lock a session."""
-        token = next(self._tokens)
+        token = next(self._groups.tokens)
         return await self._alone(lambda store: store.lock_session(queue, session_id, token))
 
     async def renew_session(self, session: SessionLock) -> SessionLock:
@@ -287,7 +272,7 @@ class PostgresEngine:
         """Do a bounded amount of what nobody has asked for yet."""
         done = await self._tidying.tidy(limit)
         if done.queues_deleted:
-            self._queues = Queues(self._database.schema)
+            self._queues.forget_all()
         return done
 
     async def wait(self, queue: str, seconds: float) -> None:
@@ -344,162 +329,13 @@ class PostgresEngine:
 
     def _wake(self, queues: set[str]) -> None:
         self._tidying.forget_heads()
+        self._tell(queues)
+
+    def _tell(self, queues: set[str]) -> None:
         self._hints.wake(queues)
         self._listener.tell(queues)
 
-    # --- groups
-
-    async def _submit(self, ask: Ask[T]) -> T:
-        return await self._lane.submit(ask)  # type: ignore[return-value]  # it is what its future holds
-
-    async def _run(self, group: list[Any]) -> None:
-        """Do a group in one transaction; if somebody's lock is not good, everybody by himself."""
-        if self._giving_back:  # what those before have left is there for those who come now
-            await asyncio.wait(self._giving_back)
-        try:
-            await self._exchange(group)
-        except (LockLost, _Refused) as refused:
-            if len(group) == 1:
-                raise refused.told if isinstance(refused, _Refused) else refused from None
-            for ask in group:
-                await self._run_one(ask)
-
-    async def _run_one(self, ask: Any) -> None:  # noqa: ANN401 - an ask of any kind
-        """Do for one caller what could not be done for all; if that fails too, only he hears of it."""
-        try:
-            await self._exchange([ask])
-        except _Refused as refused:
-            ask.fail(refused.told)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to whom it belongs
-            ask.fail(error)
-
-    async def _exchange(self, group: list[Any]) -> None:
-        last: BaseException = TimeoutError()
-        for _ in range(TRIES):
-            exchange = await self._prepared([ask for ask in group if not ask.future.done()])
-            if exchange.is_empty:
-                return
-            connection = await self._held_connection()
-            with self._database.numbered() as number:
-                try:
-                    await self._call(connection, exchange, number)
-                except faults.Trouble as error:
-                    last = error
-                    if await self._came_to_something(exchange, number, error):
-                        return
-                else:
-                    return
-        raise faults.translated(last, self._database.where) from last
-
-    async def _prepared(self, group: list[Any]) -> Exchange:
-        """Put a group together; whoever asks for something impossible is told so, and left out."""
-        exchange = Exchange(next(self._tokens), self._tidying.head)
-        for ask in group:
-            try:
-                exchange.add(ask, self._queues.get)
-            except RedriveError:
-                await self._add_after_another_look(exchange, ask)
-        return exchange
-
-    async def _add_after_another_look(self, exchange: Exchange, ask: Any) -> None:  # noqa: ANN401 - an ask of any kind
-        """Before a caller is refused, see whether another process has changed the queues just now."""
-        try:
-            await self._queues.load(self._database.read, ask.queues)
-            exchange.add(ask, self._queues.get)
-        except RedriveError as error:
-            ask.fail(error)
-
-    async def _call(self, connection: Connection, exchange: Exchange, number: int) -> None:
-        database = self._database
-        used = self._worth_noting(exchange.used)
-        rows = await connection.fetch(
-            database.sql(_EXCHANGE),
-            database.now,
-            [queue.id for queue in exchange.queues],
-            [queue.version for queue in exchange.queues],
-            database.writer,
-            number,
-            *exchange.values(used),
-        )
-        self._note(used)
-        sequences: Sequence[int | None] = rows.pop(0)["sequences"] if rows and rows[0][0] == 0 else ()
-        self._deliver(exchange, sequences, rows)
-
-    def _deliver(self, exchange: Exchange, sequences: Sequence[int | None], found: Sequence[Any]) -> None:
-        self._tidying.note_heads(exchange.heads(found))
-        exchange.give(sequences, found)
-        if exchange.woken:
-            self._hints.wake(exchange.woken)
-            self._listener.tell(exchange.woken)
-
-    async def _came_to_something(self, exchange: Exchange, number: int, error: BaseException) -> bool:
-        """Find out what became of a group whose call failed; False if it is to be called again."""
-        code = faults.sqlstate(error)
-        if code == faults.LOCK_LOST:
-            lock = await self._first_lost(exchange.locks)
-            raise LockLost(lock.queue, lock.sequence) from None
-        if code == faults.QUEUES_CHANGED:
-            self._queues.forget([queue.name for queue in exchange.queues])
-            return False
-        if faults.is_worth_repeating(error):
-            return False
-        if not faults.is_connection_lost(error):
-            raise _Refused(faults.translated(error, self._database.where)) from error
-        await self._let_go(is_good=False)
-        receipt = await self._database.receipt(number)
-        if receipt is None:
-            return False
-        self._deliver(exchange, receipt.sequences, await self._found_again(exchange))
-        return True
-
-    async def _first_lost(self, locks: Sequence[Lock]) -> Lock:
-        """Return the first lock that is not good; the first of all if they are by now."""
-        good = await self._database.read(
-            "SELECT m.sequence, m.token, q.name FROM @.messages m JOIN @.queues q ON q.id = m.queue"
-            " WHERE m.sequence = ANY ($1) AND m.due > @.instant($2)",
-            [stored.storable(lock.sequence) for lock in locks],
-            self._database.now,
-        )
-        known = {Lock(row["name"], row["sequence"], row["token"]) for row in good}
-        return next((lock for lock in locks if lock not in known), locks[0])
-
-    async def _found_again(self, exchange: Exchange) -> list[tuple[Any, ...]]:
-        """Return the messages that a group locked when its answer was lost."""
-        rows = await self._database.read(
-            f"SELECT m.queue, m.sequence, m.due, m.delivery_count, {COLUMNS.partition(', ')[2]}"
-            " FROM @.messages m WHERE m.token = $1 AND m.state = 2",
-            exchange.token,
-        )
-        return [(exchange.place_of(row[0]), *tuple(row)[1:]) for row in rows]
-
-    def _worth_noting(self, used: Iterable[Queue]) -> list[int]:
-        """Return the queues whose use has not been stored for a while."""
-        now = self._clock.time()
-        return sorted(
-            queue.id
-            for queue in used
-            if not 0 <= now - self._used_at.get(queue.id, -math.inf) < queue.use_granularity_s
-        )
-
-    def _note(self, used: Iterable[int]) -> None:
-        """Remember that a use was stored."""
-        if len(self._used_at) > _MANY_QUEUES:
-            self._used_at.clear()
-        self._used_at.update(dict.fromkeys(used, self._clock.time()))
-
-    # --- the lane's own connection
-
-    async def _held_connection(self) -> Connection:
-        if self._connection is not None and is_lost(self._connection):
-            await self._let_go(is_good=False)
-        if self._connection is None:
-            self._connection = await self._database.acquire()
-        return self._connection
-
-    async def _let_go(self, *, is_good: bool) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await self._database.release(connection, is_good=is_good)
+    # --- waiting
 
     async def _look(self, queues: Sequence[str]) -> tuple[bool, float | None]:
         """Say when the next message comes due; whether others have changed anything is only known by asking."""

@@ -13,14 +13,20 @@ from redrive.engines import stored
 from redrive.engines.dealing import deal
 from redrive.engines.postgres.lane import Ask
 from redrive.engines.postgres.queues import Queue
-from redrive.errors import InvalidMessage, SessionRequired
+from redrive.errors import InvalidMessage, RedriveError, SessionRequired
 
+_PLACE, _DUE, _DELIVERY_COUNT, _SEQUENCE, _MESSAGE = 0, 1, 2, 3, slice(3, 10)
+"""The columns of what was received."""
+
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _LONGEST_SESSION_BYTES = 2_000
 """What fits into an entry of an index."""
 
 
 class ApplyAsk(Ask[list[Outcome]]):
     """A caller's sends and completions, all or nothing."""
+
+    __slots__ = ("effects",)
 
     def __init__(self, effects: Sequence[Effect]) -> None:
         super().__init__()
@@ -34,11 +40,17 @@ class ApplyAsk(Ask[list[Outcome]]):
     @property
     def size(self) -> int:
         """How many bytes it sends."""
-        return sum(len(effect.message.body) for effect in self.effects if type(effect) is Send)
+        size = 0
+        for effect in self.effects:
+            if type(effect) is Send:
+                size += len(effect.message.body)
+        return size
 
 
 class LockAsk(Ask[list[Received]]):
     """A receiver who waits for messages."""
+
+    __slots__ = ("_give_back", "delete", "limit", "queue")
 
     def __init__(self, queue: str, limit: int, give_back: Callable[[list[Lock]], None], *, delete: bool) -> None:
         super().__init__()
@@ -100,19 +112,28 @@ class _Place:
     queue: Queue
     delete: bool
     asks: list[LockAsk] = field(default_factory=list[LockAsk])
+    limit: int = 0
 
 
 class Exchange:
-    """The group as one call, and the way back from its answer."""
+    """The group as one call, and the way back from its answer.
+
+    Attributes:
+        token: what its locks are known by.
+        queues: the queues it has to do with, by their numbers.
+        used: those that are sent to or received from.
+        woken: the names of queues in which something has become ready.
+    """
 
     def __init__(self, token: int, heads: Callable[[int], int]) -> None:
         self.token = token
         self._heads = heads
-        self._applies: list[ApplyAsk] = []
+        self._applies: list[tuple[ApplyAsk, int]] = []  # each with how many messages it sends
         self._removals: list[tuple[int, int, int]] = []
         self._outgoing: list[Outgoing] = []
         self._places: dict[tuple[str, bool], _Place] = {}
-        self._queues: dict[int, Queue] = {}
+        self.queues: dict[int, Queue] = {}
+        self.used: dict[int, Queue] = {}
         self.woken: set[str] = set()
 
     @property
@@ -123,7 +144,7 @@ class Exchange:
     @property
     def locks(self) -> list[Lock]:
         """The locks that are shown in it."""
-        return [effect.lock for ask in self._applies for effect in ask.effects if isinstance(effect, Complete)]
+        return [effect.lock for ask, _ in self._applies for effect in ask.effects if isinstance(effect, Complete)]
 
     def add(self, ask: ApplyAsk | LockAsk, queues: Callable[[str], Queue]) -> None:
         """Take a caller in; raise what is wrong with what he wants."""
@@ -133,87 +154,94 @@ class Exchange:
             self._add_apply(ask, queues)
 
     def _add_apply(self, ask: ApplyAsk, queues: Callable[[str], Queue]) -> None:
-        removals: list[tuple[int, int, int]] = []
-        sends: list[Outgoing] = []
-        for effect in ask.effects:
-            if type(effect) is Complete:
-                lock = effect.lock
-                queue = self._using(queues(lock.queue))
-                removals.append((stored.storable(lock.sequence), stored.storable(lock.token), queue.id))
-            elif type(effect) is Send:
-                sends.append(outgoing(effect, self._using(queues(effect.queue))))
-        self._removals += removals
-        self._outgoing += sends
-        self._applies.append(ask)
-        for effect in ask.effects:  # only now: until here it may be refused
-            if type(effect) is Send and effect.at is None:
-                self.woken.add(effect.queue)
+        removals, sends = len(self._removals), len(self._outgoing)
+        try:
+            for effect in ask.effects:
+                if type(effect) is Send:
+                    self._add_send(effect, queues(effect.queue))
+                elif type(effect) is Complete:
+                    lock = effect.lock
+                    queue = queues(lock.queue)
+                    self.queues[queue.id] = queue
+                    self._removals.append((lock.sequence, lock.token, queue.id))
+        except RedriveError:
+            del self._removals[removals:], self._outgoing[sends:]
+            raise
+        self._applies.append((ask, len(self._outgoing) - sends))
 
-    def _using(self, queue: Queue) -> Queue:
-        self._queues[queue.id] = queue
-        return queue
+    def _add_send(self, effect: Send, queue: Queue) -> None:
+        self._outgoing.append(outgoing(effect, queue))
+        self.queues[queue.id] = self.used[queue.id] = queue
+        if effect.at is None:
+            self.woken.add(queue.name)
 
     def _add_lock(self, ask: LockAsk, queue: Queue) -> None:
-        if queue.settings.requires_session:
-            raise SessionRequired(queue.name, "accept a session and receive from it")
-        self._using(queue)
-        self._places.setdefault((queue.name, ask.delete), _Place(queue, ask.delete)).asks.append(ask)
-
-    @property
-    def queues(self) -> list[Queue]:
-        """The queues it has to do with."""
-        return list(self._queues.values())
-
-    @property
-    def used(self) -> list[Queue]:
-        """The queues that are sent to or received from."""
-        used = {one.queue for one in self._outgoing} | {place.queue.id for place in self._places.values()}
-        return [queue for queue in self._queues.values() if queue.id in used]
+        place = self._places.get((queue.name, ask.delete))
+        if place is None:
+            if queue.settings.requires_session:
+                raise SessionRequired(queue.name, "accept a session and receive from it")
+            place = self._places[queue.name, ask.delete] = _Place(queue, ask.delete)
+            self.queues[queue.id] = self.used[queue.id] = queue
+        place.asks.append(ask)
+        place.limit += ask.limit
 
     def values(self, used: list[int]) -> list[object]:
         """Return the arguments of the database function, from the removals on."""
-        places = list(self._places.values())
         removed, tokens, removed_from = _columns(self._removals, 3)
         sent_to, *rest = _columns(self._outgoing, len(Outgoing._fields))
+        places = [
+            (
+                place.queue.id,
+                place.limit,
+                place.queue.settings.max_delivery_count,
+                None if place.delete else place.queue.settings.lock_duration,
+                self._heads(place.queue.id),
+            )
+            for place in self._places.values()
+        ]
         return [
-            removed,
-            tokens,
+            _storable(removed),
+            _storable(tokens),
             _one_for_all(removed_from),
             _one_for_all(sent_to),
             *rest,
-            [place.queue.id for place in places],
-            [sum(ask.limit for ask in place.asks) for place in places],
-            [place.queue.settings.max_delivery_count for place in places],
-            [None if place.delete else place.queue.settings.lock_duration for place in places],
-            [self._heads(place.queue.id) for place in places],
+            *_columns(places, 5),
             self.token,
-            used,
+            used or None,
         ]
 
-    def give(self, sequences: Sequence[int | None], found: Sequence[Sequence[Any]]) -> None:
+    def give(self, sequences: Sequence[int | None], found: Sequence[stored.Row]) -> None:
         """Tell everybody what came of it.
 
         Args:
             sequences: the number of each message that was sent, None for a duplicate.
             found: the rows of messages that were received: the number of their place, and what ``exchange`` returns.
         """
-        numbers = iter(sequences)
-        for ask in self._applies:
-            ask.give([next(numbers) if type(effect) is Send else None for effect in ask.effects])
+        given = 0
+        for ask, sends in self._applies:
+            numbers = sequences[given : given + sends]
+            given += sends
+            if sends == len(ask.effects):
+                ask.give(list(numbers))
+            else:
+                rest = iter(numbers)
+                ask.give([next(rest) if type(effect) is Send else None for effect in ask.effects])
         for number, place in enumerate(self._places.values(), 1):
-            rows = sorted((tuple(row) for row in found if row[0] == number), key=itemgetter(1))
+            rows = sorted(self._rows_of(number, found), key=itemgetter(_SEQUENCE))
             received = [self._received(row, place) for row in rows]
             for receiver, hand in zip(place.asks, deal(received, [each.limit for each in place.asks]), strict=True):
                 receiver.give(hand)
 
+    def _rows_of(self, place: int, found: Sequence[stored.Row]) -> Sequence[stored.Row]:
+        return found if len(self._places) == 1 else [row for row in found if row[_PLACE] == place]
+
     def _received(self, row: stored.Row, place: _Place) -> Received:
-        sequence, due, delivery_count = row[1:4]
         name = place.queue.name
-        told = (sequence, *row[4:10])
         if place.delete:
-            return stored.received(told, name, State.READY, delivery_count)
-        lock = Lock(name, sequence, self.token)
-        return stored.received(told, name, State.LOCKED, delivery_count, lock, locked_until=stored.instant(due))
+            return stored.received(row[_MESSAGE], name, State.READY, row[_DELIVERY_COUNT])
+        lock = Lock(name, row[_SEQUENCE], self.token)
+        until = stored.instant(row[_DUE])
+        return stored.received(row[_MESSAGE], name, State.LOCKED, row[_DELIVERY_COUNT], lock, locked_until=until)
 
     def place_of(self, queue: int) -> int:
         """Return the number of the place that is a queue, for rows that were found again by their token."""
@@ -222,12 +250,12 @@ class Exchange:
                 return number
         return 0
 
-    def heads(self, found: Sequence[Sequence[Any]]) -> dict[int, int]:
+    def heads(self, found: Sequence[stored.Row]) -> dict[int, int]:
         """Return, by queue, where the next receive may begin to look: 0 where it found less than it wanted."""
         heads: dict[int, int] = {}
         for number, place in enumerate(self._places.values(), 1):
-            sequences = [row[1] for row in found if row[0] == number]
-            is_full = len(sequences) >= sum(ask.limit for ask in place.asks)
+            sequences = [row[_SEQUENCE] for row in self._rows_of(number, found)]
+            is_full = len(sequences) >= place.limit
             heads[place.queue.id] = min(sequences) if sequences and is_full else 0
         return heads
 
@@ -243,11 +271,16 @@ def queue_of(effect: Effect) -> str:
 
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any] | None]:
     """Return rows as columns; None for a column in which there is nothing, which is less to send and means the same."""
-    columns: list[list[Any] | None] = []
-    for column in zip(*rows, strict=True) if rows else ((),) * count:
-        is_empty = not column or (column[0] is None and not any(value is not None for value in column))
-        columns.append(None if is_empty else list(column))
-    return columns
+    if not rows:
+        return [None] * count
+    return [None if column.count(None) == len(column) else list(column) for column in zip(*rows, strict=True)]
+
+
+def _storable(numbers: list[Any] | None) -> list[Any] | None:
+    """Return a column of what callers may have made up: a number that 64 bits cannot hold is nobody's."""
+    if not numbers or (min(numbers) >= _SMALLEST and max(numbers) <= _LARGEST):
+        return numbers
+    return [stored.storable(number) for number in numbers]
 
 
 def _one_for_all(numbers: list[Any] | None) -> list[Any] | None:

@@ -6,10 +6,10 @@ Callers gather while the group before them is on its way, and for one turn of th
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-A = TypeVar("A", bound="Ask[object]")
+A = TypeVar("A", bound="Ask[Any]")
 
 _LARGEST_GROUP_BYTES = 32 * 1_048_576
 """How much of what callers send may be in one group; it is held in memory twice on its way."""
@@ -17,6 +17,8 @@ _LARGEST_GROUP_BYTES = 32 * 1_048_576
 
 class Ask(Generic[T]):
     """What a caller wants, and the caller who waits for it."""
+
+    __slots__ = ("future",)
 
     def __init__(self) -> None:
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -54,9 +56,9 @@ class Lane(Generic[A]):
         self._pending: list[A] = []
         self._working: asyncio.Task[None] | None = None
 
-    async def submit(self, ask: A) -> object:
+    async def submit(self, ask: Ask[T]) -> T:
         """Have something done with the next group; return what came of it."""
-        self._pending.append(ask)
+        self._pending.append(ask)  # type: ignore[arg-type]  # A is the kind that run takes
         if self._working is None:
             # it begins with the next turn of the event loop: whoever starts in this one is in the same group
             self._working = asyncio.create_task(self._work(), name="redrive-postgres-lane")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The queues of a PostgreSQL schema, kept in memory as long as nobody changes them."""
 
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,12 +9,14 @@ from typing import Any
 from redrive.broker import lifecycle
 from redrive.broker.engine import QueueSettings
 from redrive.broker.lifecycle import dead_letter_queue, is_dead_letter_queue, source_queue
+from redrive.clock import Clock
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.stored import dead_letter_json
 from redrive.errors import InvalidSetting, QueueNotFound
 
 _SETTINGS = QueueSettings.names()
 _USE_GRANULARITY_S = 1.0
+_MANY_QUEUES = 10_000
 
 COLUMNS = ", ".join(f"q.{name}" for name in ("id", "name", "version", *_SETTINGS))
 """What is read of a queue."""
@@ -60,6 +63,10 @@ class Queues:
         """Read them again when somebody needs them."""
         for name in names:
             self._by_name.pop(name, None)
+
+    def forget_all(self) -> None:
+        """Read all of them again when somebody needs them."""
+        self._by_name.clear()
 
     async def load(self, read: Callable[..., Awaitable[Sequence[Row]]], names: Iterable[str]) -> None:
         """Read some queues again."""
@@ -130,6 +137,29 @@ class Queues:
 
     def _sql(self, text: str) -> str:
         return text.replace("@.", f"{self._schema}.")
+
+
+class Uses:
+    """When this process last stored that a queue was used."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._noted_at: dict[int, float] = {}
+
+    def worth_noting(self, used: Iterable[Queue]) -> list[int]:
+        """Return the queues whose use has not been stored for a while."""
+        now = self._clock.time()
+        return sorted(
+            queue.id
+            for queue in used
+            if not 0 <= now - self._noted_at.get(queue.id, -math.inf) < queue.use_granularity_s
+        )
+
+    def note(self, used: Iterable[int]) -> None:
+        """Remember that a use was stored."""
+        if len(self._noted_at) > _MANY_QUEUES:
+            self._noted_at.clear()
+        self._noted_at.update(dict.fromkeys(used, self._clock.time()))
 
 
 def queue_of(row: Row) -> Queue:

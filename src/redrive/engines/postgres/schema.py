@@ -272,7 +272,7 @@ CREATE FUNCTION @.exchange(
     l_queue integer[], l_limit integer[], l_maximum integer[], l_duration float8[], l_from bigint[], l_token bigint,
     u_queue integer[]
 ) RETURNS TABLE (
-    place integer, sequence bigint, due float8, delivery_count integer, enqueued_at float8, expires float8, id text,
+    place integer, due float8, delivery_count integer, sequence bigint, enqueued_at float8, expires float8, id text,
     properties text, dead_letter text, body bytea, sequences bigint[]
 ) LANGUAGE plpgsql ROWS 10 SET lock_timeout = '1s' @plans AS $redrive$
 DECLARE
@@ -312,20 +312,20 @@ BEGIN
         v_tids := NULL;
         v_count := 0;
         FOR attempt IN 1 .. 2 LOOP
-            IF attempt = 2 THEN  -- fewer than are wanted: is there more before that place, or is something to be put away?
+            IF attempt = 2 THEN  -- is there more before that place, or something that has to be put away?
                 EXIT WHEN v_count >= l_limit[i];
                 v_tids := @.choose(v_now, l_queue[i], l_limit[i] - v_count, l_maximum[i], NULL, 0);
                 EXIT WHEN v_tids IS NULL;
             END IF;
             IF l_duration[i] IS NULL THEN
                 RETURN QUERY DELETE FROM @.messages m WHERE @chosen
-                    RETURNING i, m.sequence, NULL::float8, m.delivery_count + 1, m.enqueued_at, m.expires, m.id,
+                    RETURNING i, NULL::float8, m.delivery_count + 1, m.sequence, m.enqueued_at, m.expires, m.id,
                         m.properties, m.dead_letter, m.body, NULL::bigint[];
             ELSE
                 RETURN QUERY UPDATE @.messages m
                     SET state = 2, due = v_now + l_duration[i], token = l_token, delivery_count = m.delivery_count + 1
                     WHERE @chosen
-                    RETURNING i, m.sequence, m.due, m.delivery_count, m.enqueued_at, m.expires, m.id, m.properties,
+                    RETURNING i, m.due, m.delivery_count, m.sequence, m.enqueued_at, m.expires, m.id, m.properties,
                         m.dead_letter, m.body, NULL::bigint[];
             END IF;
             GET DIAGNOSTICS v_count = ROW_COUNT;

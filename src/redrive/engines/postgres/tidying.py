@@ -24,20 +24,24 @@ _logger = logging.getLogger("redrive.postgres")
 
 
 class Tidying:
-    """Upkeep of one engine's tables."""
+    """Upkeep of one engine's tables.
+
+    Attributes:
+        is_held_back: whether somebody's long transaction keeps dead rows from being removed.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._heads: dict[int, int] = {}
         self._heads_since = 0.0
-        self._is_held_back = False
+        self.is_held_back = False
         self._may_vacuum = True
 
     # --- where a receive begins to look
 
     def head(self, queue: int) -> int:
         """Return the number from which on a queue's next messages are looked for."""
-        if not self._is_held_back:
+        if not self.is_held_back:
             return 0
         now = self._database.clock.monotonic()
         if now - self._heads_since >= _FROM_THE_BEGINNING_EVERY_S:
@@ -47,8 +51,7 @@ class Tidying:
 
     def note_heads(self, heads: dict[int, int]) -> None:
         """Remember where messages were found."""
-        if self._is_held_back:
-            self._heads.update(heads)
+        self._heads.update(heads)
 
     def forget_heads(self) -> None:
         """Look from the beginning: something older has become ready again."""
@@ -85,7 +88,7 @@ class Tidying:
         """Notice, and say, when somebody's long transaction keeps dead rows from being removed."""
         row = await connection.fetchrow(_OLDEST)
         is_held_back = row is not None and row["age"] >= _LONG_S
-        if row is not None and is_held_back and not self._is_held_back:
+        if row is not None and is_held_back and not self.is_held_back:
             _logger.warning(
                 "a transaction of %s (pid %s, %s) has been open for %.0f s: vacuum cannot remove dead rows, and queues"
                 " grow and slow down until it ends",
@@ -94,9 +97,9 @@ class Tidying:
                 row["application_name"] or "no application_name",
                 row["age"],
             )
-        elif self._is_held_back and not is_held_back:
+        elif self.is_held_back and not is_held_back:
             _logger.info("the transaction that held vacuum back has ended")
-        self._is_held_back = is_held_back
+        self.is_held_back = is_held_back
 
     async def _vacuum(self, connection: Connection) -> None:
         """Vacuum the tables that need it, unless somebody did a moment ago."""
