@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from redrive.broker.engine import QueueSettings
 from redrive.broker.lifecycle import State
-from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
+from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received, unsealed
 from redrive.errors import InvalidMessage, MessageTooLarge, SessionRequired, StorageDamaged
 
 Row: TypeAlias = tuple[Any, ...]
@@ -19,6 +19,7 @@ _LAST_INSTANT = datetime(9_999, 12, 31, tzinfo=UTC).timestamp()
 _instant = lru_cache(maxsize=256)(partial(datetime.fromtimestamp, tz=UTC))
 """The same for many messages: what is sent together was sent, and what is received together is locked, at once."""
 
+_OpenReceived, _OpenLock = unsealed(Received), unsealed(Lock)
 _TEXTS = ("content_type", "subject", "correlation_id", "reply_to", "to", "session_id")
 
 
@@ -105,22 +106,33 @@ def received(
         due_at: when it becomes available.
     """
     sequence, enqueued_at, expires, message_id, properties, dead_letter, body = row
+    one = _OpenReceived()
     try:
-        return Received(
-            message_of(message_id, properties, body),
-            queue,
-            sequence,
-            state,
-            _instant(enqueued_at),
-            delivery_count,
-            lock,
-            locked_until,
-            None if due_at is None else instant(due_at),
-            None if expires is None else instant(expires),
-            None if dead_letter is None else DeadLetterInfo(*json.loads(dead_letter)),
-        )
+        one.message = message_of(message_id, properties, body)
+        one.queue = queue
+        one.sequence = sequence
+        one.state = state
+        one.enqueued_at = _instant(enqueued_at)
+        one.delivery_count = delivery_count
+        one.lock = lock
+        one.locked_until = locked_until
+        one.due_at = None if due_at is None else instant(due_at)
+        one.expires_at = None if expires is None else instant(expires)
+        one.dead_letter = None if dead_letter is None else DeadLetterInfo(*json.loads(dead_letter))
     except (TypeError, ValueError, OverflowError) as error:
         raise StorageDamaged(f"message {sequence} in {queue!r} is damaged; restore a backup ({error})") from error
+    one.__class__ = Received
+    return one  # type: ignore[no-any-return]  # now it is one
+
+
+def lock(queue: str, sequence: int, token: int) -> Lock:
+    """Return the right to settle a message that was just received."""
+    one = _OpenLock()
+    one.queue = queue
+    one.sequence = sequence
+    one.token = token
+    one.__class__ = Lock
+    return one  # type: ignore[no-any-return]  # now it is one
 
 
 def instant(seconds: float) -> datetime:

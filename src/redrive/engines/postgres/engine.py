@@ -328,8 +328,9 @@ class PostgresEngine:
             giving.exception()  # their locks end by themselves
 
     def _wake(self, queues: set[str]) -> None:
-        self._tidying.forget_heads()
-        self._tell(queues)
+        if queues:
+            self._tidying.look_again()
+            self._tell(queues)
 
     def _tell(self, queues: set[str]) -> None:
         self._hints.wake(queues)

@@ -239,7 +239,7 @@ class Exchange:
         name = place.queue.name
         if place.delete:
             return stored.received(row[_MESSAGE], name, State.READY, row[_DELIVERY_COUNT])
-        lock = Lock(name, row[_SEQUENCE], self.token)
+        lock = stored.lock(name, row[_SEQUENCE], self.token)
         until = stored.instant(row[_DUE])
         return stored.received(row[_MESSAGE], name, State.LOCKED, row[_DELIVERY_COUNT], lock, locked_until=until)
 
@@ -251,13 +251,11 @@ class Exchange:
         return 0
 
     def heads(self, found: Sequence[stored.Row]) -> dict[int, int]:
-        """Return, by queue, where the next receive may begin to look: 0 where it found less than it wanted."""
-        heads: dict[int, int] = {}
-        for number, place in enumerate(self._places.values(), 1):
-            sequences = [row[_SEQUENCE] for row in self._rows_of(number, found)]
-            is_full = len(sequences) >= place.limit
-            heads[place.queue.id] = min(sequences) if sequences and is_full else 0
-        return heads
+        """Return, by queue, the lowest number that was received from it; 0 if nothing was."""
+        return {
+            place.queue.id: min((row[_SEQUENCE] for row in self._rows_of(number, found)), default=0)
+            for number, place in enumerate(self._places.values(), 1)
+        }
 
 
 def queue_of(effect: Effect) -> str:

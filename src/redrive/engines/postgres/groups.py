@@ -136,6 +136,7 @@ class Groups:
 
     async def _call(self, connection: Connection, exchange: Exchange, number: int) -> None:
         database = self._database
+        began = database.clock.monotonic()
         used = self.uses.worth_noting(exchange.used.values())
         rows = await connection.fetch(
             self._exchange_sql,
@@ -149,11 +150,11 @@ class Groups:
         if used:
             self.uses.note(used)
         sequences: Sequence[int | None] = rows.pop(0)["sequences"] if rows and rows[0][0] == 0 else ()
+        if self._tidying.is_held_back:
+            self._tidying.note_heads(exchange.heads(rows), began)
         self._deliver(exchange, sequences, rows)
 
     def _deliver(self, exchange: Exchange, sequences: Sequence[int | None], found: Sequence[Any]) -> None:
-        if self._tidying.is_held_back:
-            self._tidying.note_heads(exchange.heads(found))
         exchange.give(sequences, found)
         if exchange.woken:
             self._tell(exchange.woken)

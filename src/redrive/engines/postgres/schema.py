@@ -312,9 +312,9 @@ BEGIN
         v_tids := NULL;
         v_count := 0;
         FOR attempt IN 1 .. 2 LOOP
-            IF attempt = 2 THEN  -- is there more before that place, or something that has to be put away?
+            IF attempt = 2 THEN  -- fewer than are wanted: because something has to be put away first?
                 EXIT WHEN v_count >= l_limit[i];
-                v_tids := @.choose(v_now, l_queue[i], l_limit[i] - v_count, l_maximum[i], NULL, 0);
+                v_tids := @.choose(v_now, l_queue[i], l_limit[i] - v_count, l_maximum[i], NULL, l_from[i]);
                 EXIT WHEN v_tids IS NULL;
             END IF;
             IF l_duration[i] IS NULL THEN

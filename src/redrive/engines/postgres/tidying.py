@@ -4,7 +4,7 @@
 Every message leaves dead rows behind. Autovacuum comes too seldom for a table that turns over in seconds, so whoever
 does upkeep vacuums too. A long transaction of anybody in the database keeps dead rows from being removed, however often
 that is tried; then receives would walk over all of them. So, as long as it lasts, they begin to look where they last
-found something, and look from the beginning once a second.
+found something.
 """
 
 import logging
@@ -12,6 +12,7 @@ import logging
 from redrive.broker.engine import Upkeep
 from redrive.engines.postgres.database import Database
 from redrive.engines.postgres.driver import Connection
+from redrive.engines.postgres.heads import Heads
 
 _VACUUM_EVERY_S = 4.0
 _WORTH_A_VACUUM = 1_000
@@ -19,7 +20,6 @@ _LONGEST_VACUUM_S = 3_600.0
 _LONG_S = 2.0
 """A transaction that has been open for this long holds vacuum back enough to be noticed."""
 
-_FROM_THE_BEGINNING_EVERY_S = 1.0
 _logger = logging.getLogger("redrive.postgres")
 
 
@@ -32,8 +32,7 @@ class Tidying:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._heads: dict[int, int] = {}
-        self._heads_since = 0.0
+        self._heads = Heads()
         self.is_held_back = False
         self._may_vacuum = True
 
@@ -41,21 +40,15 @@ class Tidying:
 
     def head(self, queue: int) -> int:
         """Return the number from which on a queue's next messages are looked for."""
-        if not self.is_held_back:
-            return 0
-        now = self._database.clock.monotonic()
-        if now - self._heads_since >= _FROM_THE_BEGINNING_EVERY_S:
-            self._heads_since = now
-            self._heads.clear()
-        return self._heads.get(queue, 0)
+        return self._heads.of(queue, self._database.clock.monotonic()) if self.is_held_back else 0
 
-    def note_heads(self, heads: dict[int, int]) -> None:
-        """Remember where messages were found."""
-        self._heads.update(heads)
+    def note_heads(self, found: dict[int, int], began: float) -> None:
+        """Remember where messages were found by a call that began then."""
+        self._heads.note(found, self._database.clock.monotonic() - began)
 
-    def forget_heads(self) -> None:
-        """Look from the beginning: something older has become ready again."""
-        self._heads.clear()
+    def look_again(self) -> None:
+        """Look from the beginning soon: something older has become ready again."""
+        self._heads.look_again()
 
     # --- upkeep
 
