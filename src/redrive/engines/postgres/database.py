@@ -8,7 +8,7 @@ transaction was committed; if it was not, it is there now, and the transaction n
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
@@ -164,22 +164,32 @@ class Database:
 
     async def read(self, statement: str, *values: object) -> list[Row]:
         """Read something; once more if the connection was lost, as one that was idle may have been for long."""
+        return await self.until_done(lambda: self._read(self.sql(statement), values))
+
+    async def _read(self, statement: str, values: Sequence[object]) -> list[Row]:
+        connection = await self.acquire()
+        is_good = False
+        try:
+            rows: list[Row] = await connection.fetch(statement, *values)
+            is_good = True
+        except faults.Trouble as error:
+            is_good = not faults.is_connection_lost(error)
+            if is_good:
+                raise faults.translated(error, self.where) from error
+            raise Again(error) from error
+        else:
+            return rows
+        finally:
+            await self.release(connection, is_good=is_good)
+
+    async def until_done(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Make an attempt, and another one whenever it came to nothing through no fault of its own."""
         last: BaseException = TimeoutError()
         for _ in range(TRIES):
-            connection = await self.acquire()
-            is_good = False
             try:
-                rows: list[Row] = await connection.fetch(self.sql(statement), *values)
-                is_good = True
-            except faults.Trouble as error:
-                is_good = not faults.is_connection_lost(error)
-                if is_good:
-                    raise faults.translated(error, self.where) from error
-                last = error
-            else:
-                return rows
-            finally:
-                await self.release(connection, is_good=is_good)
+                return await attempt()
+            except Again as again:
+                last = again.error
         raise faults.translated(last, self.where) from last
 
     # --- transactions
@@ -190,15 +200,7 @@ class Database:
         Args:
             do: what to do with the connection; it is called again if the transaction came to nothing.
         """
-        for _ in range(TRIES - 1):
-            try:
-                return await self._transaction(do)
-            except _Again:
-                continue
-        try:
-            return await self._transaction(do)
-        except _Again as again:
-            raise faults.translated(again.error, self.where) from again.error
+        return await self.until_done(lambda: self._transaction(do))
 
     async def _transaction(self, do: Callable[[Any], Awaitable[T]]) -> T:
         connection = await self.acquire()
@@ -224,9 +226,9 @@ class Database:
                     raise  # a rule of the user's tables that is only checked now
                 if is_committing and faults.is_connection_lost(error):
                     if await self.receipt(number) is None:
-                        raise _Again(error) from error
+                        raise Again(error) from error
                 elif faults.is_connection_lost(error) or faults.is_worth_repeating(error):
-                    raise _Again(error) from error
+                    raise Again(error) from error
                 else:
                     raise faults.translated(error, self.where) from error
             finally:
@@ -284,8 +286,8 @@ class Theirs(Exception):
         self.error = error
 
 
-class _Again(Exception):
-    """A transaction came to nothing through no fault of its own."""
+class Again(Exception):
+    """An attempt came to nothing, for certain, and through no fault of its own."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)

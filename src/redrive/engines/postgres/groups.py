@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from redrive.broker.message import Lock
 from redrive.engines import stored
 from redrive.engines.postgres import faults
-from redrive.engines.postgres.database import TRIES, Database, is_lost
+from redrive.engines.postgres.database import Again, Database, is_lost
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.exchange import Exchange
 from redrive.engines.postgres.lane import Ask, Lane
@@ -99,22 +99,18 @@ class Groups:
             ask.fail(error)
 
     async def _exchange(self, group: list[Any]) -> None:
-        last: BaseException = TimeoutError()
-        for _ in range(TRIES):
-            exchange = await self._prepared([ask for ask in group if not ask.future.done()])
-            if exchange.is_empty:
-                return
-            connection = await self._held_connection()
-            with self._database.numbered() as number:
-                try:
-                    await self._call(connection, exchange, number)
-                except faults.Trouble as error:
-                    last = error
-                    if await self._came_to_something(exchange, number, error):
-                        return
-                else:
-                    return
-        raise faults.translated(last, self._database.where) from last
+        await self._database.until_done(lambda: self._exchange_once(group))
+
+    async def _exchange_once(self, group: list[Any]) -> None:
+        exchange = await self._prepared([ask for ask in group if not ask.future.done()])
+        if exchange.is_empty:
+            return
+        connection = await self._held_connection()
+        with self._database.numbered() as number:
+            try:
+                await self._call(connection, exchange, number)
+            except faults.Trouble as error:
+                await self._find_out(exchange, number, error)
 
     async def _prepared(self, group: list[Any]) -> Exchange:
         """Put a group together; whoever asks for something impossible is told so, and left out."""
@@ -159,25 +155,24 @@ class Groups:
         if exchange.woken:
             self._tell(exchange.woken)
 
-    async def _came_to_something(self, exchange: Exchange, number: int, error: BaseException) -> bool:
-        """Find out what became of a group whose call failed; False if it is to be called again."""
+    async def _find_out(self, exchange: Exchange, number: int, error: BaseException) -> None:
+        """Find out what became of a group whose call failed, and tell everybody; raise if nothing came of it."""
         code = faults.sqlstate(error)
         if code == faults.LOCK_LOST:
             lock = await self._first_lost(exchange.locks)
             raise LockLost(lock.queue, lock.sequence) from None
         if code == faults.QUEUES_CHANGED:
             self._queues.forget([queue.name for queue in exchange.queues.values()])
-            return False
+            raise Again(error) from error
         if faults.is_worth_repeating(error):
-            return False
+            raise Again(error) from error
         if not faults.is_connection_lost(error):
             raise _Refused(faults.translated(error, self._database.where)) from error
         await self.let_go(is_good=False)
         receipt = await self._database.receipt(number)
         if receipt is None:
-            return False
+            raise Again(error) from error
         self._deliver(exchange, receipt.sequences, await self._found_again(exchange))
-        return True
 
     async def _first_lost(self, locks: Sequence[Lock]) -> Lock:
         """Return the first lock that is not good; the first of all if they are by now."""
