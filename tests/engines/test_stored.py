@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: MIT
 """A message survives the way into a row and back, whatever it holds."""
 
+import copy
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.broker import DeadLetterInfo, Message, State
+from redrive.broker import DeadLetterInfo, Lock, Message, Received, State
 from redrive.engines import stored
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=50)
@@ -61,3 +66,19 @@ def test_a_reason_comes_back_even_with_half_of_a_surrogate_pair(reason, descript
 def test_a_number_that_64_bits_cannot_hold_is_nobodys():
     assert [stored.storable(number) for number in (0, 2**63 - 1, -(2**63))] == [0, 2**63 - 1, -(2**63)]
     assert [stored.storable(number) for number in (2**63, -(2**63) - 1, 2**100)] == [-1, -1, -1]
+
+
+def test_what_is_received_is_the_same_as_if_it_were_built_field_by_field():
+    lock = stored.lock("orders", 3, 7)
+    assert (lock, hash(lock), type(lock)) == (Lock("orders", 3, 7), hash(Lock("orders", 3, 7)), Lock)
+    at = datetime(2026, 1, 4, tzinfo=UTC)
+    row = (3, at.timestamp(), None, "1", None, None, b"x")
+    received = stored.received(row, "orders", State.LOCKED, 1, lock, locked_until=at)
+    assert received == Received(Message(b"x", id="1"), "orders", 3, State.LOCKED, at, 1, lock, at)
+
+
+@pytest.mark.parametrize(("made", "field"), [(Message.plain(b"x", "1"), "id"), (stored.lock("orders", 3, 7), "token")])
+def test_what_is_made_quickly_is_as_frozen_as_any(made, field):
+    with pytest.raises(FrozenInstanceError):
+        setattr(made, field, None)
+    assert copy.copy(made) == made
