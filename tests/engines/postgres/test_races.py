@@ -3,11 +3,12 @@
 
 import asyncio
 import contextlib
+import hashlib
 
 import asyncpg
 import pytest
 
-from redrive.broker import Complete, Message, QueueSettings, Send
+from redrive.broker import Message, QueueSettings, Send
 from redrive.clock import utc
 from redrive.errors import QueueNotFound, UsageError
 from redrive.testing import ManualClock
@@ -77,20 +78,44 @@ async def test_queues_that_come_and_go_do_not_disturb_others(ours, theirs):
 
 @pytest.mark.parametrize("after", range(12))
 async def test_a_session_has_no_gap_when_its_receiver_is_cancelled(ours, after):
-    await ours.declare(ORDERS, QueueSettings(requires_session=True))
-    await ours.apply([Send(ORDERS, Message(b"", id=f"{number}", session_id="s")) for number in range(3)])
-    session = await ours.lock_session(ORDERS, "s")
+    session = await three_in_a_session(ours)
     leaving = asyncio.create_task(ours.lock_next(ORDERS, 1, session=session))
     for _ in range(after):
         await asyncio.wait([leaving], timeout=0.0005)
     leaving.cancel()
+    await no_gap(ours, leaving, session)
+
+
+async def test_a_session_has_no_gap_when_its_receiver_is_cancelled_after_the_commit(ours, monkeypatch):
+    session = await three_in_a_session(ours)
+    committed, release = asyncio.Event(), ours._database.release
+
+    async def released(connection, **how):
+        committed.set()
+        await release(connection, **how)
+
+    monkeypatch.setattr(ours._database, "release", released)
+    leaving = asyncio.create_task(ours.lock_next(ORDERS, 1, session=session))
+    await committed.wait()
+    leaving.cancel()
+    await no_gap(ours, leaving, session)
+
+
+async def three_in_a_session(engine):
+    await engine.declare(ORDERS, QueueSettings(requires_session=True))
+    await engine.apply([Send(ORDERS, Message(b"", id=f"{number}", session_id="s")) for number in range(3)])
+    return await engine.lock_session(ORDERS, "s")
+
+
+async def no_gap(engine, leaving, session):
+    """See that whoever receives next gets all that the one who left did not."""
+    got = []
     with contextlib.suppress(asyncio.CancelledError):
-        for one in await leaving:
-            await ours.apply([Complete(one.lock)])
-    await asyncio.gather(*ours._under_way)
-    await asyncio.gather(*ours._giving_back)
-    found = await ours.lock_next(ORDERS, 3, session=session)
-    assert [one.id for one in found] in (["0", "1", "2"], ["1", "2"])
+        got = await leaving
+    await asyncio.gather(*engine._under_way)
+    await asyncio.gather(*engine._giving_back)
+    found = await engine.lock_next(ORDERS, 3, session=session)
+    assert [one.id for one in (*got, *found)] == ["0", "1", "2"]
     assert {one.delivery_count for one in found} == {1}
 
 
@@ -134,13 +159,15 @@ async def test_one_who_waits_for_a_foreign_transaction_does_not_hold_up_the_othe
         going = [asyncio.create_task(ours.apply([Send("others", message(f"{number}"))])) for number in range(5)]
         done, _ = await asyncio.wait(going, timeout=10)
         assert len(done) == 5
+        assert all([(await each)[0] is not None for each in going])
     await foreign.close()
     assert await outcome(waiting) in ([None], UNAVAILABLE)
 
 
 async def test_a_long_id_is_as_good_as_a_short_one(ours):
     await ours.declare(ORDERS, QueueSettings(duplicate_detection=60))
-    long = "\N{PILE OF POO}" * 1_024
+    digest = hashlib.shake_256(b"an index entry would be compressed, if it could be").digest(3 * 1_024)
+    long = "".join(chr(0x10000 + int.from_bytes(digest[at : at + 3]) % 2**20) for at in range(0, len(digest), 3))
     ((first,), (again,)) = [await ours.apply([Send(ORDERS, message(long))]) for _ in range(2)]
     assert (first is not None, again) == (True, None)
 
@@ -151,3 +178,18 @@ async def test_a_queue_that_is_deleted_while_it_is_sent_to_is_not_there(ours, th
     await theirs.delete(ORDERS)
     with pytest.raises(QueueNotFound):
         await ours.apply([Send(ORDERS, message("two"))])
+
+
+async def test_a_queue_that_goes_away_while_it_is_sent_to_takes_nothing(postgres_url, ours, theirs):
+    await ours.declare(ORDERS, QueueSettings(duplicate_detection=60))
+    foreign = await asyncpg.connect(postgres_url)
+    transaction = foreign.transaction()
+    await transaction.start()
+    await theirs.apply([Send(ORDERS, message("held"))], within=foreign)
+    sending = asyncio.create_task(ours.apply([Send(ORDERS, message("held"))]))
+    await asyncio.wait([sending], timeout=0.2)  # until it waits for what becomes of that id
+    await theirs.delete(ORDERS)
+    await transaction.rollback()
+    await foreign.close()
+    with pytest.raises(QueueNotFound):
+        await sending
