@@ -3,11 +3,16 @@
 
 RedriveError            - the base of them all
   UsageError            - your code or your settings: change them
+    FailureNotFound     - no failed message has this id
+    InvalidFilter       - a filter that cannot be understood
     InvalidSetting      - an argument outside what it may be
     MissingExtra        - an optional dependency is not installed
+    OperationConflict   - another operation, or its state, stands in the way
+    OperationNotFound   - no operation has this number
     PolicyFileError     - a policy file that cannot be used
     QueueConflict       - a queue is there already, with other settings
     QueueNotFound       - a queue that nobody has declared
+    RedirectRefused     - a redirect that would make a chain, or a second of the same queue
     SchemaMismatch      - a database that another version of Redrive made
     SessionRequired     - a queue with sessions, used without one
     UnknownPolicy       - a policy name that no file defines
@@ -18,6 +23,7 @@ RedriveError            - the base of them all
     MessageNotFound     - no message has this sequence number, in a state that fits
     MessageTooLarge     - a message larger than its queue takes
     SessionLost         - the right to a session has ended
+    TransformFailed     - a message that cannot be changed as it was asked
   Unavailable           - the world outside: the same call may work later
     AttemptTimeout      - one attempt took longer than it may
     CircuitOpen         - a circuit breaker refused the call
@@ -27,6 +33,7 @@ RedriveError            - the base of them all
       StorageDamaged    - the database is not one, or is corrupt
       StorageFull       - there is no room left on the disk
       StorageReadOnly   - the database cannot be written
+    LeaseLost           - another process has taken over the work
 """
 
 TYPE_CHECKING = False
@@ -39,17 +46,23 @@ __all__ = [
     "DeadlineExceeded",
     "EngineBusy",
     "EngineUnavailable",
+    "FailureNotFound",
+    "InvalidFilter",
     "InvalidMessage",
     "InvalidPayload",
     "InvalidSetting",
+    "LeaseLost",
     "LockLost",
     "MessageError",
     "MessageNotFound",
     "MessageTooLarge",
     "MissingExtra",
+    "OperationConflict",
+    "OperationNotFound",
     "PolicyFileError",
     "QueueConflict",
     "QueueNotFound",
+    "RedirectRefused",
     "RedriveError",
     "SchemaMismatch",
     "SessionLost",
@@ -57,6 +70,7 @@ __all__ = [
     "StorageDamaged",
     "StorageFull",
     "StorageReadOnly",
+    "TransformFailed",
     "Unavailable",
     "UnknownPolicy",
     "UsageError",
@@ -269,6 +283,89 @@ class SessionRequired(UsageError):
         return f"queue {self.queue!r} has sessions: {self.problem}"
 
 
+class FailureNotFound(UsageError, LookupError):
+    """No failed message has this id.
+
+    Attributes:
+        id: what was asked for.
+    """
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - it is called that everywhere
+        super().__init__(id)
+        self.id = id
+
+    def __str__(self) -> str:
+        return f"no failed message has the id {self.id!r}; redrive failed list shows those there are"
+
+
+class InvalidFilter(UsageError, ValueError):
+    """A filter cannot be understood.
+
+    Attributes:
+        text: the filter.
+        position: where in it, counted from 0.
+        problem: what is wrong there, and what could stand there instead.
+    """
+
+    def __init__(self, text: str, position: int, problem: str) -> None:
+        super().__init__(text, position, problem)
+        self.text = text
+        self.position = position
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"filter {self.text!r}, character {self.position + 1}: {self.problem}"
+
+
+class OperationNotFound(UsageError, LookupError):
+    """No operation has this number.
+
+    Attributes:
+        operation: what was asked for.
+    """
+
+    def __init__(self, operation: int) -> None:
+        super().__init__(operation)
+        self.operation = operation
+
+    def __str__(self) -> str:
+        return f"there is no operation {self.operation}; redrive operations list shows those there are"
+
+
+class OperationConflict(UsageError):
+    """What was asked for cannot be done, because of an operation that is under way, or of the state it is in.
+
+    Attributes:
+        operation: the number of the operation that stands in the way.
+        problem: in which way it does, and what to do.
+    """
+
+    def __init__(self, operation: int, problem: str) -> None:
+        super().__init__(operation, problem)
+        self.operation = operation
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"operation {self.operation} {self.problem}"
+
+
+class RedirectRefused(UsageError):
+    """A redirect cannot be made as it was asked for.
+
+    Attributes:
+        queue: whose failed messages were to go elsewhere.
+        problem: what stands in the way.
+    """
+
+    def __init__(self, queue: str, problem: str) -> None:
+        super().__init__(queue, problem)
+        self.queue = queue
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"failed messages of {self.queue!r} cannot be redirected: {self.problem}"
+
+
 class MessageError(RedriveError):
     """Something is wrong with this message, or with your right to it; others are not affected."""
 
@@ -377,8 +474,27 @@ class SessionLost(MessageError):
         )
 
 
+class TransformFailed(MessageError):
+    """A message cannot be changed in the way that was asked for.
+
+    Attributes:
+        reason: why not.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the message cannot be changed as asked: {self.reason}"
+
+
 class EngineUnavailable(Unavailable):
     """The store does not answer as it should. Nothing that was acknowledged is lost."""
+
+
+class LeaseLost(Unavailable):
+    """Another process has taken over what this one was doing, or the time for it was over; nothing was changed."""
 
 
 class EngineBusy(EngineUnavailable):

@@ -3,6 +3,8 @@
 
 Each verb is one transaction. Expected conflicts are named errors from ``redrive.errors``; a driver's exceptions never
 get out. Time is the engine's own business: locks, due times and expiry are decided by its clock alone.
+
+Pure: no I/O, no clock, no randomness; those who implement it have them.
 """
 
 from collections.abc import Sequence
@@ -248,6 +250,7 @@ class Capabilities:
         has_duplicate_detection: whether it recognises a message id it has seen.
         joins_user_transaction: whether a send can be part of the user's own database transaction.
         joins_open_transaction: whether that can be one that the user has opened on a connection of his own.
+        counts_exactly: whether ``inspect`` knows how many messages there are, so that an empty queue can be told.
     """
 
     is_transactional: bool = True
@@ -255,6 +258,7 @@ class Capabilities:
     has_duplicate_detection: bool = True
     joins_user_transaction: bool = True
     joins_open_transaction: bool = False
+    counts_exactly: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,48 @@ class Message:
         message.__class__ = cls
         return message  # type: ignore[no-any-return]  # now it is one
 
+    @classmethod
+    def stored(cls, body: bytes, message_id: str, properties: dict[str, Any]) -> "Message":
+        """Return a message of what was stored when it was sent, and was checked then.
+
+        Args:
+            body: its body.
+            message_id: its id.
+            properties: whatever else there is, by name.
+        """
+        message = _OpenMessage()
+        message.body = body
+        message.id = message_id
+        message.ttl = properties.pop("ttl", None)
+        message.headers = properties.pop("headers", {})
+        for name in _TEXTS:
+            setattr(message, name, properties.pop(name, None))
+        if properties or type(message.headers) is not dict or type(body) is not bytes:
+            raise TypeError("it has properties that no message has")
+        message.__class__ = cls
+        return message  # type: ignore[no-any-return]  # now it is one
+
+    def relabelled(self, headers: Headers, message_id: str | None = None) -> "Message":
+        """Return the same message with other headers, which are known to be good, and without a time to live.
+
+        Args:
+            headers: all its headers.
+            message_id: its id; None: the one it has.
+        """
+        message = _OpenMessage()
+        message.body = self.body
+        message.id = self.id if message_id is None else message_id
+        message.content_type, message.subject, message.correlation_id = (
+            self.content_type,
+            self.subject,
+            self.correlation_id,
+        )
+        message.reply_to, message.to, message.session_id = self.reply_to, self.to, self.session_id
+        message.ttl = None
+        message.headers = headers
+        message.__class__ = Message
+        return message  # type: ignore[no-any-return]  # now it is one
+
     @property
     def is_plain(self) -> bool:
         """Whether it is nothing but a body and an id."""

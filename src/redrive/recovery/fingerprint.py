@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: MIT
+"""Which failures are alike: a short name for an exception and the place it came from. Pure: no I/O, no clock.
+
+Two failures are in one group if the same exception came the same way through the program. What differs from one time to
+the next does not count: line numbers, messages and notes, source lines and the marks below them, where the program is
+installed, how deep a recursion went, how often a failed attempt is told of again, and in which order the exceptions of
+an ``ExceptionGroup`` arrived. What counts is:
+
+1. the exception's type;
+2. the innermost five functions of the application that it came through; of libraries, only if there are no others;
+3. the types of all exceptions behind it (causes, contexts, members of a group), each with its innermost function.
+
+A program's root cannot be told from a path alone. So a file is known by its name and the directory around it, unless
+that is where programs are usually put: ``/app/shop/orders.py`` and ``/home/ann/work/shop/orders.py`` are both
+``shop.orders``.
+
+Traces of .NET and Java are known by the exception's type and the innermost method that is not their platform's.
+
+``VERSION`` is part of every id. Whoever changes what is alike changes it too, and groups are formed anew.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+
+VERSION: Final = 1
+EXAMINED: Final = 65_536
+"""How many characters of a trace are looked at, from its beginning and from its end."""
+
+_MOST_FRAMES = 5  # enough to tell two ways apart, few enough to survive a trace that was cut in the middle
+_LONGEST_LINE = 1_000
+_LONGEST_TYPE = 200
+_LONGEST_TITLE = 300
+
+_TRACEBACK = "Traceback (most recent call last):"
+_GROUP_TRACEBACK = "Exception Group Traceback (most recent call last):"
+_LINKS = ("The above exception was the direct cause", "During handling of the above exception")
+_CUT = "… cut here"  # what worker.recoverability.shortened leaves behind
+_INLINED = ("<listcomp>", "<dictcomp>", "<setcomp>")  # frames up to Python 3.11 only: an upgrade changes no group
+
+_INSTALLED = ("site-packages", "dist-packages")
+_PLACES = {"Users": 2, "home": 2, "mnt": 1, "opt": 1, "root": 1, "srv": 1, "tmp": 1, "var": 2}
+"""Where programs are put, and how many directories below belong to the place: a user, a project."""
+_PROGRAM_ROOTS = frozenset({"app", "code", "current", "src", "workspace"})
+
+_AT = frozenset({"at", "bei", "em", "en", "in", "w", "à", "в", "在"})  # .NET speaks the language of its machine
+_PLATFORMS = (
+    *("System.", "Microsoft.", "NServiceBus.", "MassTransit."),
+    *("java.", "javax.", "jakarta.", "jdk.", "sun.", "org.springframework."),
+)
+_NUMBERED = re.compile(r"(__|\$)[0-9_]+")  # what compilers count: Handle>d__12, lambda$main$0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What failures that are alike have in common.
+
+    Attributes:
+        id: names it, the same in every process and on every machine.
+        classifier: by what they were compared, such as ``exception``.
+        title: says it to a person.
+    """
+
+    id: str
+    classifier: str
+    title: str
+
+
+@dataclass(slots=True)
+class _Section:
+    """One exception as a trace tells of it: its frames, outermost first, and its type."""
+
+    is_member: bool = False  # of an exception group
+    is_rest: bool = False  # of one that was cut in the middle
+    type: str = ""
+    frames: list[tuple[str, bool]] = field(default_factory=list[tuple[str, bool]])  # name, and whether it is a library
+    is_complete: bool = False
+
+
+def exception_group(exception_type: str, stack_trace: str, reason: str = "") -> Group:
+    """Return the group of a failure, by its exception and the way that came.
+
+    Args:
+        exception_type: the exception's class; empty: what the trace says.
+        stack_trace: the trace, as Python, .NET or Java print it; empty: not known.
+        reason: what the failure is known by if there is neither a type nor a trace.
+    """
+    text = excerpt(stack_trace)
+    sections = _sections(text)
+    main = _main(sections)
+    kind = exception_type.strip()[:_LONGEST_LINE] or (main.type if main else "")
+    if main is not None and any(section.frames for section in sections):
+        return _python_group(kind or reason, main, sections)
+    place = _foreign_place(text)
+    if place:
+        return _group((kind or reason, place), f"{kind or reason or 'failure'} in {place}")
+    if kind:
+        return _group((kind,), f"{kind}: no stack trace")
+    return _group(("", reason), reason or "no exception and no reason")
+
+
+def group_id(classifier: str, title_or_key: str) -> str:
+    """Return the id of a group: 16 hexadecimal digits of what it is compared by."""
+    told = "\0".join((str(VERSION), classifier, title_or_key))
+    return blake2b(told.encode(errors="backslashreplace"), digest_size=8).hexdigest()
+
+
+def excerpt(trace: str) -> str:
+    """Return as much of a trace as is looked at: whole lines of its beginning and of its end."""
+    if len(trace) <= 2 * EXAMINED:
+        return trace[: 2 * EXAMINED]
+    head, tail = trace[:EXAMINED], trace[-EXAMINED:]
+    return "\n".join((head[: head.rfind("\n") + 1] or head, _CUT, tail[tail.find("\n") + 1 :]))
+
+
+def _group(key: tuple[str, ...], title: str) -> Group:
+    told = title if len(title) <= _LONGEST_TITLE else title[: _LONGEST_TITLE - 1] + "…"
+    return Group(group_id("exception", "\n".join(key)), "exception", told)
+
+
+# --- Python
+
+
+def _python_group(kind: str, main: _Section, sections: list[_Section]) -> Group:
+    has_own = any(not is_library for section in sections for _, is_library in section.frames)
+    ways = [_way(section, own_only=has_own) for section in sections]
+    way = _way(main, own_only=has_own)
+    # Sorted and each only once: a group's members come in any order, a retried call fails in the same way many times.
+    behind = {(section.type, *found[:1]) for section, found in zip(sections, ways, strict=True) if section is not main}
+    place = (way or next(found for found in reversed(ways) if found))[0]
+    key = (kind, *way, *("behind it: " + " ".join(one) for one in sorted(behind)))
+    return _group(key, f"{kind or 'failure'} in {place}")
+
+
+def _way(section: _Section, *, own_only: bool) -> list[str]:
+    """Return the functions an exception came through, innermost first, each only once, so that no recursion counts."""
+    names = [name for name, is_library in reversed(section.frames) if not (own_only and is_library)]
+    return list(dict.fromkeys(names))[:_MOST_FRAMES]
+
+
+def _main(sections: list[_Section]) -> _Section | None:
+    """Return the exception that was raised in the end: the last that is not a member of a group."""
+    return next((each for each in reversed(sections) if not each.is_member), sections[0] if sections else None)
+
+
+def _sections(text: str) -> list[_Section]:
+    """Take a traceback apart, with all that it tells about causes and members of groups."""
+    found = [_Section()]
+    for line in _lines(text):
+        bare, is_member = _without_margin(line)
+        if bare in (_TRACEBACK, _GROUP_TRACEBACK) or bare.startswith((*_LINKS, _CUT)) or _is_separator(bare):
+            found.append(_Section(is_member, is_rest=bare.startswith(_CUT)))
+        elif not found[-1].is_complete:
+            _read(bare, found[-1])
+    told = [section for section in found if section.type]
+    # Without a type it was cut off, and where depends on the length of messages; it counts only if there is no other.
+    return told or [section for section in found if section.frames]
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line[:_LONGEST_LINE].rstrip() for line in text.split("\n"))
+
+
+def _without_margin(line: str) -> tuple[str, bool]:
+    """Return a line without what exception groups draw at its left, and whether it belongs to a member of one."""
+    bare = line.lstrip(" ")
+    indent = len(line) - len(bare)
+    if bare.startswith("+ "):
+        return bare[2:], indent > 2
+    if bare.startswith("|") and indent:
+        return bare[1:].removeprefix(" "), indent > 2
+    return (bare, True) if _is_separator(bare) else (line, False)
+
+
+def _is_separator(bare: str) -> bool:
+    return bare.startswith(("+-+---", "+-----"))
+
+
+def _read(bare: str, section: _Section) -> None:
+    """Add to a section what a line says: a frame, or the exception, with which it ends."""
+    if not bare:
+        return
+    frame = _frame(bare.lstrip(" ")) if bare.startswith(" ") else None
+    if frame is not None:
+        section.frames.append(frame)
+    elif not bare.startswith(" ") and (section.frames or not section.is_rest):  # a rest begins in the middle of a line
+        section.type, section.is_complete = _type_in(bare), True
+
+
+def _type_in(line: str) -> str:
+    kind = line.partition(":")[0]
+    is_name = 0 < len(kind) <= _LONGEST_TYPE and (kind[0].isalpha() or kind[0] == "_") and len(kind.split()) == 1
+    return kind if is_name else ""
+
+
+@lru_cache(maxsize=10_000)  # failures come in swarms, and differ in the last line of their traces
+def _frame(line: str) -> tuple[str, bool] | None:
+    """Return the function that a line names, and whether it is a library's; None if it names none.
+
+    A file without a function is where a ``SyntaxError`` is: that is about data, and data differ.
+    """
+    path, found, rest = line.removeprefix('File "').rpartition('", line ')
+    number, named, function = rest.partition(", in ")
+    if not line.startswith('File "') or not found or not named or not number.isdecimal() or function in _INLINED:
+        return None
+    module, is_library = _module(path)
+    return module if function == "<module>" else f"{module}.{function}", is_library
+
+
+def _module(path: str) -> tuple[str, bool]:
+    """Return the module that a file is, as far as its path tells, and whether it is a library's."""
+    if path.startswith("<"):  # <string>, <frozen importlib._bootstrap>, <ipython-input-7-0f3a>
+        word = re.split(r"[^a-z]", path[1:], maxsplit=1)[0]
+        return f"<{word}>", word == "frozen"
+    parts = path.replace("\\", "/").split("/")
+    parts[-1] = parts[-1].rpartition(".py")[0] or parts[-1]
+    start = _library_start(parts)
+    if start is not None:
+        return ".".join(_without_init(parts[start:])), True
+    return ".".join(_own(_without_init(parts))), False
+
+
+def _without_init(parts: list[str]) -> list[str]:
+    return parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
+
+
+def _library_start(parts: list[str]) -> int | None:
+    """Return where the module's name begins if it is installed, or Python's own; None if it is neither."""
+    for at in range(len(parts) - 2, -1, -1):
+        if parts[at] in _INSTALLED or (parts[at].startswith("python3") and parts[at].endswith(".zip")):
+            return at + 1
+        if at and parts[at].startswith("python3") and parts[at - 1] in ("lib", "lib64"):
+            return at + 1
+        if at and parts[at] == "Lib" and parts[at - 1].lower().startswith("python"):  # on Windows
+            return at + 1
+    return None
+
+
+def _own(parts: list[str]) -> list[str]:
+    """Return the name of a module and, if it is in a package rather than in the program's root, of that package."""
+    inner = [part for part in parts if part and not part.endswith(":")]  # no drive
+    inner = inner[min(_PLACES.get(inner[0], -1) + 1, len(inner) - 1) :] if inner else ["?"]
+    around = inner[-2] if len(inner) > 1 else ""
+    # A package's name is an identifier; a release's directory, such as 2024-05-01, is none.
+    return inner[-2:] if around.isidentifier() and around not in _PROGRAM_ROOTS else inner[-1:]
+
+
+# --- .NET and Java
+
+
+def _foreign_place(text: str) -> str:
+    """Return the innermost method that is not the platform's own, or the innermost of all; empty if there is none."""
+    first = ""
+    for line in _lines(text):
+        word, _, rest = line.strip().partition(" ")
+        method, called, _ = rest.partition("(")
+        if word in _AT and called and len(method.split()) == 1:
+            name = _NUMBERED.sub(r"\1", method.strip().rpartition("/")[2].partition("$$")[0])
+            if not name.startswith(_PLATFORMS):
+                return name
+            first = first or name
+    return first

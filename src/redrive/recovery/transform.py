@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: MIT
+"""What is changed about a message before it is sent again, and showing it. Pure: no I/O, no clock, no randomness.
+
+The changes are made in this order: the whole body, text in it, JSON values set, JSON values removed, headers removed,
+headers set, subject and its like, and last the function. What is not there needs no removing, and text that is not
+there no replacing; everything else that cannot be done is refused with its reason.
+
+Every number in a JSON body that is not set keeps its digits, every object its order, the body its encoding.
+"""
+
+import base64
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, fields
+from dataclasses import replace as with_changes
+from typing import Any, Final, TypeAlias
+
+from redrive.broker.message import Headers, HeaderValue, Message
+from redrive.errors import InvalidMessage, InvalidSetting, TransformFailed
+
+Load: TypeAlias = Callable[[str], Callable[[Message], Message]]
+"""Finds the function that is called ``package.module:function``."""
+
+PROTECTED: Final = {
+    "NServiceBus": tuple(
+        f"NServiceBus.{name}Id" for name in ("Message", "Conversation", "Correlation", "OriginatingSaga")
+    ),
+    "MassTransit": ("MessageId", "ConversationId", "CorrelationId", "InitiatorId", "RequestId"),
+    "Rebus": ("rbs2-msg-id", "rbs2-corr-id", "rbs2-in-reply-to"),
+    "Celery": ("id", "root_id", "parent_id"),
+    "CloudEvents": ("ce-id", "ce_id", "cloudEvents:id"),
+}
+"""The headers in which other frameworks keep who a message is and what it belongs to."""
+
+_PROTECTED = {name.lower() for names in PROTECTED.values() for name in names}
+_PROPERTIES = ("subject", "content_type", "reply_to")
+_FUNCTION = r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*"
+_POINTER = re.compile(r"(/([^~/]|~[01])*)*")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+_MOST_LINES = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform:
+    """What is changed about a message. By itself it changes nothing.
+
+    Attributes:
+        set_headers: headers that get a value, whether they are there or not.
+        remove_headers: headers that go.
+        set_json: values in a JSON body, by JSON pointer (RFC 6901), shorter ones first: what holds the value must be
+            there, the value itself need not; ``-`` is the place after the last of a list.
+        remove_json: JSON pointers to what goes, counted as if nothing had gone before.
+        replace: texts in a UTF-8 body, and what stands there instead.
+        body: the whole new body.
+        subject: the new subject; empty: none. So it is with the next two.
+        content_type: what the body is, as a MIME type.
+        reply_to: the queue for answers.
+        function: the name of a function that takes the message and returns a new one, as ``package.module:function``.
+    """
+
+    set_headers: Headers = field(default_factory=dict[str, HeaderValue])
+    remove_headers: tuple[str, ...] = ()
+    set_json: Mapping[str, object] = field(default_factory=dict[str, object])
+    remove_json: tuple[str, ...] = ()
+    replace: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    subject: str | None = None
+    content_type: str | None = None
+    reply_to: str | None = None
+    function: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, check in _CHECKS.items():
+            object.__setattr__(self, name, check(name, getattr(self, name)))
+        for to_set, to_remove in (("set_headers", "remove_headers"), ("set_json", "remove_json")):
+            both = set(getattr(self, to_set)).intersection(getattr(self, to_remove))
+            if both:
+                raise InvalidSetting(to_remove, min(both), f"is in {to_set} too: say one or the other")
+        try:
+            Message(b"", headers=self.set_headers, **{name: getattr(self, name) or None for name in _PROPERTIES})
+        except InvalidMessage as error:
+            raise InvalidSetting(error.field, error.value, error.allowed) from None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it changes nothing about any message."""
+        return self == Transform()
+
+    def apply(self, message: Message, load: Load | None = None) -> Message:
+        """Return the message with everything changed that is to be.
+
+        Args:
+            message: what it was.
+            load: finds the function by its name; needed if there is one.
+
+        Raises:
+            TransformFailed: this message cannot be changed like that; the reason is for people.
+        """
+        headers = {name: value for name, value in message.headers.items() if name not in self.remove_headers}
+        headers.update(self.set_headers)
+        told: dict[str, Any] = {name: getattr(self, name) for name in _PROPERTIES}
+        told = {name: value or None for name, value in told.items() if value is not None}
+        changed = with_changes(message, body=self._new_body(message.body), headers=headers, **told)
+        if self.function is None:
+            return changed
+        if load is None:
+            raise InvalidSetting("load", load, f"must be given, to find {self.function}")
+        changed = _called(self.function, load, changed)
+        _check_identity(message, changed, self.function)
+        return changed
+
+    def _new_body(self, old: bytes) -> bytes:
+        body = old if self.body is None else self.body
+        if self.replace:
+            body = _replaced(body, self.replace)
+        if not self.set_json and not self.remove_json:
+            return body
+        try:
+            return self._new_json(body)
+        except RecursionError:
+            raise TransformFailed("the body is JSON that is nested too deeply") from None
+
+    def _new_json(self, body: bytes) -> bytes:
+        document, encoding = _read_json(body)
+        before = _write_json(document)
+        for pointer, value in self.set_json.items():
+            document = _with(document, pointer, deepcopy(value))
+        _remove(document, self.remove_json)
+        after = _write_json(document)
+        return body if after == before else after.encode(encoding)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what it changes, as JSON has it; bytes are in base64."""
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: _plain(value) for name, value in told.items() if value != getattr(Transform(), name)}
+
+    @classmethod
+    def from_json(cls, value: object) -> "Transform":
+        """Return the transform that JSON stands for; what transforms do not have is refused with ``InvalidSetting``."""
+        if not isinstance(value, dict):
+            raise InvalidSetting("transform", value, "must be an object")
+        for name in value:
+            if name not in _CHECKS:
+                raise InvalidSetting("transform", name, f"is no key of a transform; there are {', '.join(_CHECKS)}")
+        told: dict[str, Any] = dict(value)
+        try:
+            if told.get("body") is not None:
+                told["body"] = base64.b64decode(told["body"], validate=True)
+        except (TypeError, ValueError):
+            raise InvalidSetting("body", told["body"], "must be in base64") from None
+        return cls(**told)
+
+
+def is_protected(header: str) -> bool:
+    """Whether a header may not be changed, in whatever case it is written."""
+    return header.lower().startswith("redrive-") or header.lower() in _PROTECTED
+
+
+def diff(before: Message, after: Message) -> list[str]:
+    """Return what has become different about a message, in lines for people; none if nothing has."""
+    lines: list[str] = []
+    for each in fields(Message):
+        old, new = getattr(before, each.name), getattr(after, each.name)
+        if each.name not in ("body", "headers") and old != new:
+            lines.append(f"{each.name}: {old!r} -> {new!r}")
+    for name in dict.fromkeys((*before.headers, *after.headers)):
+        there, still = name in before.headers, name in after.headers
+        old, new = before.headers.get(name), after.headers.get(name)
+        if not (there and still):
+            lines.append(f"header {name!r} {'removed' if there else 'added'}: {old if there else new!r}")
+        elif repr(old) != repr(new):  # 1 == True, and yet they are not the same
+            lines.append(f"header {name!r}: {old!r} -> {new!r}")
+    return lines if before.body == after.body else [*lines, *_body_diff(before.body, after.body)]
+
+
+def _body_diff(before: bytes, after: bytes) -> list[str]:
+    sizes = f"{len(before):,} bytes -> {len(after):,} bytes"
+    try:
+        old, new = _pretty(before, after)
+    except UnicodeDecodeError:
+        return [f"body, which is no text: {sizes}"]
+    if old == new:
+        return [f"body, in its layout only: {sizes}"]
+    if max(len(old), len(new)) > _MOST_LINES:  # comparing takes time in the square of the lines
+        return [f"body, too long to compare: {sizes}"]
+    return [f"body: {sizes}", *difflib.unified_diff(old, new, "before", "after", lineterm="")]
+
+
+def _pretty(before: bytes, after: bytes) -> tuple[list[str], list[str]]:
+    """Return both bodies in lines: as JSON, if that is what both are."""
+    try:
+        old, new = (_write_json(_read_json(body)[0], "\n") for body in (before, after))
+    except (TransformFailed, RecursionError):
+        old, new = before.decode(), after.decode()
+    return old.splitlines(), new.splitlines()
+
+
+def _called(name: str, load: Load, message: Message) -> Message:
+    try:
+        found = load(name)
+    except Exception as error:
+        raise TransformFailed(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
+    try:
+        returned: object = found(message)
+    except Exception as error:
+        raise TransformFailed(f"{name} raised {type(error).__name__}: {error}") from error
+    if not isinstance(returned, Message):
+        raise TransformFailed(f"{name} returned {type(returned).__name__}, not a Message")
+    return returned
+
+
+def _check_identity(before: Message, after: Message, function: str) -> None:
+    if after.id != before.id:
+        raise TransformFailed(f"{function} changed the id from {before.id!r} to {after.id!r}; it must stay")
+    old, new = ({(name, repr(each.headers[name])) for name in each.headers} for each in (before, after))
+    for name, _ in sorted(old ^ new):
+        if is_protected(name):
+            raise TransformFailed(f"{function} changed the header {name!r}; it must stay as it is")
+
+
+def _replaced(body: bytes, texts: tuple[tuple[str, str], ...]) -> bytes:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise TransformFailed(f"no text can be replaced: the body is not in UTF-8, at byte {error.start:,}") from None
+    for old, new in texts:
+        text = text.replace(old, new)
+    return text.encode()
+
+
+class _Number(str):
+    """A number as it stands in a body: no digit gets lost that a float does not have."""
+
+    __slots__ = ()
+
+
+_EXACT: dict[str, Any] = {"parse_float": _Number, "parse_int": _Number}
+
+
+def _read_json(body: bytes) -> tuple[Any, str]:
+    """Return a body's value and its encoding, which for many a .NET program has a byte order mark."""
+    encoding = json.detect_encoding(body)
+    try:
+        return json.loads(body.decode(encoding), **_EXACT, object_pairs_hook=_object), encoding
+    except ValueError as error:
+        raise TransformFailed(f"the body is no JSON: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # one of them would be lost
+        raise TransformFailed("the body is JSON with the same key twice in one object")
+    return found
+
+
+def _write_json(value: object, line: str | None = None) -> str:
+    """Return a value as JSON, without any spaces; or, given how a line begins, in lines."""
+    inner = None if line is None else f"{line}  "
+    if isinstance(value, dict):
+        colon = ":" if line is None else ": "
+        pairs = [f"{_write_text(str(key))}{colon}{_write_json(each, inner)}" for key, each in value.items()]
+        return _enclosed("{", pairs, "}", line)
+    if isinstance(value, list):
+        return _enclosed("[", [_write_json(each, inner) for each in value], "]", line)
+    if isinstance(value, str):
+        return str(value) if isinstance(value, _Number) else _write_text(value)
+    return json.dumps(value)
+
+
+def _enclosed(opening: str, parts: list[str], closing: str, line: str | None) -> str:
+    if line is None or not parts:
+        return f"{opening}{','.join(parts)}{closing}"
+    return f"{opening}{line}  {f',{line}  '.join(parts)}{line}{closing}"
+
+
+def _write_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=_HALF_PAIR.search(text) is not None)  # half a pair cannot be encoded
+
+
+def _parts(pointer: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
+def _key(holder: object, part: str) -> Any:  # noqa: ANN401 - of an object a text, of a list a number
+    """Return the key of something that is there, or None."""
+    if isinstance(holder, list):
+        return int(part) if _INDEX.fullmatch(part) and int(part) < len(holder) else None
+    return part if isinstance(holder, dict) and part in holder else None
+
+
+def _found(document: Any, way: list[str], pointer: str) -> Any:  # noqa: ANN401 - any JSON
+    for part in way:
+        key = _key(document, part)
+        if key is None:
+            raise TransformFailed(_missing(pointer, part, document))
+        document = document[key]
+    return document
+
+
+def _with(document: Any, pointer: str, value: object) -> Any:  # noqa: ANN401 - any JSON
+    """Return the document with a value set."""
+    if not pointer:
+        return value
+    *way, last = _parts(pointer)
+    holder = _found(document, way, pointer)
+    key = last if isinstance(holder, dict) else _key(holder, last)
+    if key is not None:
+        holder[key] = value
+    elif isinstance(holder, list) and last == "-":
+        holder.append(value)
+    else:
+        raise TransformFailed(_missing(pointer, last, holder))
+    return document
+
+
+def _missing(pointer: str, part: str, holder: object) -> str:
+    plain = "an object" if isinstance(holder, dict) else "what is neither an object nor a list"
+    where = f"a list of {len(holder):,}" if isinstance(holder, list) else plain
+    return f"{pointer} is not in the body: there is no {part!r} in {where}"
+
+
+def _remove(document: object, pointers: tuple[str, ...]) -> None:
+    places: list[tuple[Any, Any]] = []
+    for pointer in pointers:
+        *way, last = _parts(pointer)
+        try:
+            holder = _found(document, way, pointer)
+        except TransformFailed:
+            continue
+        if _key(holder, last) is not None:
+            places.append((holder, _key(holder, last)))
+    for holder, key in sorted(places, key=lambda place: place[1] if isinstance(place[1], int) else -1, reverse=True):
+        del holder[key]  # from the end of each list, so that no index moves before its turn
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return deepcopy(value)
+
+
+def _check_names(name: str, value: object) -> tuple[str, ...]:
+    names: list[Any] = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    for each in names:
+        if not isinstance(each, str) or not each:
+            raise InvalidSetting(name, each, "must be texts")
+        if name.endswith("headers") and is_protected(each):
+            raise InvalidSetting(name, each, "is Redrive's own, or says who the message is: it must stay as it is")
+        if name.endswith("json") and not _POINTER.fullmatch(each):
+            raise InvalidSetting(name, each, "must be JSON pointers such as /items/0/name, with ~0 for ~ and ~1 for /")
+    return tuple(dict.fromkeys(names))
+
+
+def _check_values(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidSetting(name, value, "must be values by their names")
+    _check_names(name, [each for each in value if each != "" or name == "set_headers"])  # "" points to the whole body
+    try:
+        return {each: json.loads(json.dumps(value[each], allow_nan=False)) for each in sorted(value)}
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidSetting(name, value, f"must have values that JSON has: {error}") from None
+
+
+def _check_replace(name: str, value: object) -> tuple[tuple[str, str], ...]:
+    pairs: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
+    for each in pairs:
+        texts = [text for text in each if isinstance(text, str)] if isinstance(each, list | tuple) else []
+        if len(texts) != 2 or len(each) != 2 or not texts[0] or _HALF_PAIR.search("".join(texts)):
+            raise InvalidSetting(name, each, "must be pairs of texts: what is there, and what is to be there instead")
+    return tuple((old, new) for old, new in pairs)
+
+
+def _optional(kind: type, allowed: str, shape: str = ".*") -> Callable[[str, object], object]:
+    def check(name: str, value: object) -> object:
+        is_one = isinstance(value, kind) and (not isinstance(value, str) or re.fullmatch(shape, value, re.DOTALL))
+        if value is None or is_one:
+            return value
+        raise InvalidSetting(name, value, f"must be {allowed}, or None")
+
+    return check
+
+
+_CHECKS: dict[str, Callable[[str, object], object]] = {
+    "set_headers": _check_values,
+    "remove_headers": _check_names,
+    "set_json": _check_values,
+    "remove_json": _check_names,
+    "replace": _check_replace,
+    "body": _optional(bytes, "bytes"),
+    "subject": _optional(str, "a text"),
+    "content_type": _optional(str, "a text"),
+    "reply_to": _optional(str, "a text"),
+    "function": _optional(str, "the name of a function, such as shop.mending:add_currency", _FUNCTION),
+}
