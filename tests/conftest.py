@@ -8,6 +8,8 @@ from hypothesis import settings
 from tests.postgres.fixtures import (  # noqa: F401 - pytest finds fixtures by their names
     breakable_postgres,
     breakable_url,
+    emptied_schema,
+    lasting_schema,
     postgres,
     postgres_schema,
     postgres_url,

@@ -73,6 +73,38 @@ def postgres_schema(postgres_url):
     run_sql(postgres_url, "SET lock_timeout = '10s'", f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
 
 
+EMPTIED = """\
+DO $$ DECLARE found text; BEGIN
+    FOR found IN SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) FROM pg_tables
+        WHERE schemaname = '{0}' AND tablename NOT IN ('redrive_migrations', 'ledger_changes') LOOP
+        EXECUTE 'DELETE FROM ' || found;
+    END LOOP;
+    FOR found IN SELECT quote_ident(schemaname) || '.' || quote_ident(sequencename) FROM pg_sequences
+        WHERE schemaname = '{0}' LOOP
+        EXECUTE 'ALTER SEQUENCE ' || found || ' RESTART';
+    END LOOP;
+END $$"""
+
+
+@pytest.fixture(scope="session")
+def lasting_schema(postgres_url):
+    """The name of a schema for many tests, one after another: making one takes longer than most of them."""
+    from tests.postgres.server import run_sql
+
+    name = next(names)
+    yield name
+    run_sql(postgres_url, "SET lock_timeout = '10s'", f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+
+
+@pytest.fixture
+def emptied_schema(postgres_url, lasting_schema):
+    """The name of a schema in which there is nothing but, perhaps, empty tables."""
+    from tests.postgres.server import run_sql
+
+    yield lasting_schema
+    run_sql(postgres_url, "SET lock_timeout = '10s'", EMPTIED.format(lasting_schema))
+
+
 @pytest.fixture
 def breakable_postgres(shared_breakable_postgres):
     """A server that a test may stop, kill and bring back; its writes are synced, as in production."""

@@ -81,7 +81,7 @@ def message_of(message_id: str, properties: str | None, body: bytes) -> Message:
         return Message.plain(body, message_id)
     if properties is None:
         return Message(body, id=message_id)
-    return Message(body, id=message_id, **json.loads(properties))
+    return Message.stored(body, message_id, json.loads(properties))
 
 
 def received(

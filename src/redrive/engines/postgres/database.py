@@ -8,7 +8,7 @@ transaction was committed; if it was not, it is there now, and the transaction n
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
@@ -34,6 +34,10 @@ _BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '60s'; "
 
 _PATIENCE_S = 30.0
 """How long an outcome is asked for while the server does not answer."""
+
+
+PLANNED = "SET LOCAL plan_cache_mode = force_custom_plan; "
+"""For statements on tables that grow: a plan that was kept from when a table was small reads all of it."""
 
 
 class Receipt(NamedTuple):
@@ -164,21 +168,28 @@ class Database:
 
     async def read(self, statement: str, *values: object) -> list[Row]:
         """Read something; once more if the connection was lost, as one that was idle may have been for long."""
-        return await self.until_done(lambda: self._read(self.sql(statement), values))
+        return await self.until_done(lambda: self._lent(lambda lent: lent.fetch(self.sql(statement), *values)))
 
-    async def _read(self, statement: str, values: Sequence[object]) -> list[Row]:
+    async def view(self, do: Callable[[Any], Awaitable[T]]) -> T:
+        """Read several things as they were at one moment; once more if the connection was lost."""
+        return await self.until_done(lambda: self._lent(lambda lent: _in_one_view(lent, do)))
+
+    async def _lent(self, do: Callable[[Any], Awaitable[T]]) -> T:
         connection = await self.acquire()
         is_good = False
         try:
-            rows: list[Row] = await connection.fetch(statement, *values)
+            result = await do(connection)
             is_good = True
+        except RedriveError:
+            is_good = True
+            raise
         except faults.Trouble as error:
             is_good = not faults.is_connection_lost(error)
             if is_good:
                 raise faults.translated(error, self.where) from error
             raise Again(error) from error
         else:
-            return rows
+            return result
         finally:
             await self.release(connection, is_good=is_good)
 
@@ -194,21 +205,24 @@ class Database:
 
     # --- transactions
 
-    async def transaction(self, do: Callable[[Any], Awaitable[T]]) -> T:
+    async def transaction(self, do: Callable[[Any], Awaitable[T]], settings: str = "") -> T:
         """Do something in a transaction of its own, once, whatever happens to the connection.
 
         Args:
             do: what to do with the connection; it is called again if the transaction came to nothing.
+            settings: statements that set something for the transaction, each with a semicolon behind it.
         """
-        return await self.until_done(lambda: self._transaction(do))
+        return await self.until_done(lambda: self._transaction(do, settings))
 
-    async def _transaction(self, do: Callable[[Any], Awaitable[T]]) -> T:
+    async def _transaction(self, do: Callable[[Any], Awaitable[T]], settings: str) -> T:
         connection = await self.acquire()
         with self.numbered() as number:
             is_good, is_committing = False, False
             result: Any = None
             try:
-                await connection.execute(self.sql(_BEGIN + f"INSERT INTO @.receipts VALUES ({self.writer}, {number})"))
+                await connection.execute(
+                    self.sql(f"{_BEGIN}{settings}INSERT INTO @.receipts VALUES ({self.writer}, {number})")
+                )
                 result = await do(connection)
                 is_committing = True
                 if await connection.execute("COMMIT") != "COMMIT":
@@ -268,6 +282,14 @@ class Database:
             self.sql("DELETE FROM @.receipts WHERE writer = $1 AND number < $2 AND NOT is_asked"), self.writer, oldest
         )
         await connection.execute(self.sql("DELETE FROM @.receipts WHERE at < now() - interval '1 day'"))  # of the dead
+
+
+async def _in_one_view(connection: Connection, do: Callable[[Any], Awaitable[T]]) -> T:
+    await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + PLANNED)
+    try:
+        return await do(connection)
+    finally:
+        await connection.execute("ROLLBACK")  # there is nothing to commit
 
 
 def is_lost(connection: Connection) -> bool:

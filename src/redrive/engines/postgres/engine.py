@@ -28,8 +28,9 @@ from redrive.broker.message import Lock, Received
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
+from redrive.engines.ledger.script import Script, run_postgres
 from redrive.engines.postgres import faults
-from redrive.engines.postgres.database import TRIES, Database, Theirs, is_lost
+from redrive.engines.postgres.database import PLANNED, TRIES, Database, Theirs, is_lost
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import ApplyAsk, LockAsk, queue_of
 from redrive.engines.postgres.groups import Groups
@@ -279,6 +280,20 @@ class PostgresEngine:
         """Wait for a hint that something may be ready."""
         self._listener.listen()
         await self._hints.wait(queue, seconds)
+
+    async def run(self, script: Callable[[float], Script[T]]) -> T:
+        """Run a script of statements in a transaction."""
+        return await self._database.transaction(lambda connection: self._run_script(connection, script), PLANNED)
+
+    async def look(self, script: Callable[[float], Script[T]]) -> T:
+        """Run a script of statements that only reads, all of it as it was at one moment."""
+        return await self._database.view(lambda connection: self._run_script(connection, script))
+
+    async def _run_script(self, connection: Connection, script: Callable[[float], Script[T]]) -> T:
+        now = self._database.now
+        if now is None:
+            now = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
+        return await run_postgres(connection, script(now), self._database.schema)
 
     # --- a transaction of its own
 

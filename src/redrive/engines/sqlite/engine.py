@@ -30,6 +30,7 @@ from redrive.broker.lifecycle import State
 from redrive.broker.message import Lock, Received
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines.hints import Hints
+from redrive.engines.ledger.script import Script, run_sqlite
 from redrive.engines.sqlite import faults, rows
 from redrive.engines.sqlite.requests import ApplyRequest, Conflict, LockRequest, OtherRequest, run_group, run_one_by_one
 from redrive.engines.sqlite.schema import migrate
@@ -109,6 +110,7 @@ class SqliteEngine:
         self._wait_for_lock(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
         self._wait_for_lock(lambda: migrate(connection))
         self._reader = self._wait_for_lock(self._new_connection)
+        self._reader.execute("PRAGMA cache_size = -16384")  # it looks at little, and seldom at the same
 
     def _new_connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
@@ -211,6 +213,14 @@ class SqliteEngine:
     async def inspect(self, name: str | None = None) -> list[QueueInfo]:
         """Describe queues."""
         return await self._read(lambda reader: _inspect(reader, name))
+
+    async def run(self, script: Callable[[float], Script[T]]) -> T:
+        """Run a script of statements in a transaction."""
+        return await self._other(lambda store, now: run_sqlite(store.connection, script(now)))
+
+    async def look(self, script: Callable[[float], Script[T]]) -> T:
+        """Run a script of statements that only reads."""
+        return await self._read(lambda reader: run_sqlite(reader, script(self._clock.time())))
 
     # --- running
 

@@ -8,6 +8,7 @@ seconds since 1970. ``due`` is when a lock ends or a scheduled message becomes a
 
 import sqlite3
 
+from redrive.engines.ledger.schema import sqlite_script
 from redrive.errors import SchemaMismatch
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
@@ -76,6 +77,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         END;
         """,
     ),
+    ("0003_recovery", sqlite_script()),
 )
 
 

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: MIT
+"""The ledger port: failed messages, operations on them, and who is at work. What layer 5 asks of a store.
+
+Each verb is one transaction. The ledger never assumes that it shares one with the queues: they may be in another
+database, or in a foreign broker. A verb that changes somebody's work shows a ``Lease`` and is refused with
+``LeaseLost`` when that has gone to another process.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from redrive.broker.message import Message
+from redrive.recovery.plan import Counts, Operation, Plan
+from redrive.recovery.records import (
+    Arrival,
+    Ask,
+    AuditEntry,
+    Batch,
+    Confirmation,
+    DryRun,
+    FailedDetail,
+    FailedMessage,
+    GroupInfo,
+    Heard,
+    LaneInfo,
+    Lease,
+    Note,
+    Part,
+    SetAside,
+    Staged,
+    Work,
+)
+from redrive.recovery.selection import Filter
+from redrive.recovery.states import OperationEvent, OperationState, Outcome
+
+
+class FailureStore(Protocol):
+    """Failed messages and what is known about them."""
+
+    async def record(self, arrivals: Sequence[Arrival]) -> list[bool]:
+        """Record failures; say of each whether it was new. The same failure twice is one attempt."""
+        ...
+
+    async def confirm(self, confirmations: Sequence[Confirmation]) -> list[Heard]:
+        """Note that recovered messages were handled; say of each what that was worth."""
+        ...
+
+    async def find(
+        self, chosen: Filter, *, after: int = 0, limit: int = 100, newest_first: bool = False
+    ) -> list[FailedMessage]:
+        """Return failed messages in the order in which they were first seen, from the one after ``after`` on."""
+        ...
+
+    async def count(self, chosen: Filter) -> int:
+        """Count failed messages."""
+        ...
+
+    async def groups(
+        self,
+        classifier: str,
+        chosen: Filter,
+        *,
+        after: str | None = None,
+        limit: int = 100,
+        largest_first: bool = False,
+    ) -> list[GroupInfo]:
+        """Return groups in order of their ids, from the one after ``after`` on; or the largest first."""
+        ...
+
+    async def sources(self) -> list[str]:
+        """Return the queues that failures were found in."""
+        ...
+
+    async def ids(self, beginning: str, limit: int = 2) -> list[str]:
+        """Return the ids of failed messages that begin so."""
+        ...
+
+    async def show(self, id: str) -> FailedDetail | None:  # noqa: A002 - it is called that everywhere
+        """Return everything about one failed message."""
+        ...
+
+    async def contents(self, numbers: Sequence[int]) -> list[Message]:
+        """Return the messages of failures by their numbers; an error if one is not there."""
+        ...
+
+    async def set_aside(self, messages: Sequence[SetAside]) -> None:
+        """Keep messages that could not be read; one that is there already is not kept twice."""
+        ...
+
+    async def aside(self, *, after: int = 0, limit: int = 100) -> list[SetAside]:
+        """Return messages that could not be read."""
+        ...
+
+    async def drop_aside(self, number: int) -> None:
+        """Forget a message that was set aside."""
+        ...
+
+    async def note(self, subject: str, text: str, actor: str) -> Note:
+        """Write a note about ``group:<id>``, ``failure:<id>`` or ``operation:<number>``."""
+        ...
+
+    async def notes(self, subject: str) -> list[Note]:
+        """Return the notes about something, the oldest first."""
+        ...
+
+    async def drop_note(self, number: int) -> None:
+        """Remove a note."""
+        ...
+
+    async def sweep(self, settled_before: datetime, limit: int = 1_000) -> int:
+        """Delete messages that were resolved or archived before then, and operations that ended: a bounded number.
+
+        Returns how many there were; call it again until there are none.
+        """
+        ...
+
+
+class OperationStore(Protocol):
+    """Operations, and what people decide about them."""
+
+    async def request(self, ask: Ask) -> Operation:
+        """Store a request; the same key twice gives the same operation."""
+        ...
+
+    async def requested(self, key: str) -> Operation | None:
+        """Return the operation that was requested with a key."""
+        ...
+
+    async def dry_run(self, plan: Plan) -> DryRun:
+        """Say what an operation would find, and do nothing."""
+        ...
+
+    async def operation(self, number: int, *, newcomers: bool = False) -> Operation:
+        """Return an operation with its figures and, if asked, the number of those who came too late for it."""
+        ...
+
+    async def operations(
+        self, *, is_open: bool | None = None, before: int | None = None, limit: int = 50
+    ) -> list[Operation]:
+        """Return operations, the newest first."""
+        ...
+
+    async def change(self, number: int, event: OperationEvent, *, actor: str = "", told: str = "") -> Operation:
+        """Let something happen to an operation; ``OperationConflict`` if it cannot in its state."""
+        ...
+
+    async def set_rate(self, number: int, rate: float | None, *, actor: str = "") -> Operation:
+        """Change the rate of an operation that is under way."""
+        ...
+
+    async def parts(
+        self, number: int, outcomes: Sequence[Outcome] = (), *, after: int = 0, limit: int = 100
+    ) -> list[Part]:
+        """Return the messages of an operation, with what became of each."""
+        ...
+
+    async def acknowledge(self, number: int, *, actor: str = "") -> None:
+        """Note that somebody has seen how an operation ended."""
+        ...
+
+    async def redirects(self) -> dict[str, str]:
+        """Return where failed messages go instead of the queue they failed in."""
+        ...
+
+    async def redirect(self, queue: str, to: str | None, *, actor: str = "") -> None:
+        """Send failed messages of a queue to another, or no longer (None); ``RedirectRefused`` for a chain."""
+        ...
+
+    async def audit(self, entry: AuditEntry) -> None:
+        """Add to the audit trail what is no change of the ledger itself, such as a refusal."""
+        ...
+
+    async def trail(
+        self, *, subject: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[AuditEntry]:
+        """Return the audit trail, the newest entry first."""
+        ...
+
+
+class WorkStore(Protocol):
+    """Who is at work on what, and how far the work is."""
+
+    async def now(self) -> float:
+        """Return the ledger's time, in seconds since 1970: it decides leases and due times."""
+        ...
+
+    async def hold(self, name: str, session: str, seconds: float) -> Lease | None:
+        """Take a lease that is free or has ended; None if another session has it."""
+        ...
+
+    async def renew(self, lease: Lease, seconds: float) -> None:
+        """Lengthen a lease, if it is still ours."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back, if it is still ours."""
+        ...
+
+    async def work(self) -> Work:
+        """Say what there is to do."""
+        ...
+
+    async def mark(self, lease: Lease, operation: int) -> bool:
+        """Make the next batches of an operation, in state marking; False if there is nothing left to mark."""
+        ...
+
+    async def claim(self, lease: Lease, operation: int) -> int:
+        """Claim the messages of an operation's batches in marking, also those of a process that is gone.
+
+        An operation that sends nothing is done with them in the same transaction. Returns how many it claimed.
+        """
+        ...
+
+    async def canaries(self, operation: int) -> tuple[Counts, float]:
+        """Return what became of an operation's canaries, and for how long the last of them has been silent."""
+        ...
+
+    async def judged(self, lease: Lease, operation: int, event: OperationEvent, told: str) -> None:
+        """Let the rest follow the canaries, or stop."""
+        ...
+
+    async def settle(self, lease: Lease, operation: int) -> OperationState:
+        """Bring an operation to its end if nothing of it is left, or to its beginning if it is due."""
+        ...
+
+    async def next_batch(self, lease: Lease, lane: str) -> Batch | None:
+        """Return the batch that a lane is forwarding, or else the next one to be staged."""
+        ...
+
+    async def to_stage(self, batch: Batch, *, after: int = 0, limit: int = 200) -> tuple[list[Staged], bool]:
+        """Return messages of a batch that are still to be recovered, as fit into memory, and whether there are more."""
+        ...
+
+    async def staged(self, lease: Lease, batch: Batch, staging_id: str, refused: Mapping[int, str]) -> dict[str, int]:
+        """Let a batch go forward: its copies are in the staging queue, but for those that were refused.
+
+        Returns the messages that are on their way: their ids and numbers.
+        """
+        ...
+
+    async def pending(self, batch: Batch) -> dict[str, int]:
+        """Return the messages of a batch that are not done: their ids and numbers."""
+        ...
+
+    async def state_of(self, lease: Lease, batch: Batch) -> OperationState:
+        """Return how far a batch's operation is, if the batch is still ours to work on."""
+        ...
+
+    async def reserve(self, lease: Lease, batch: Batch, next_at: float) -> None:
+        """Note that a lane will send now and not again before then."""
+        ...
+
+    async def forwarded(self, lease: Lease, batch: Batch, numbers: Sequence[int], *, told: str = "") -> None:
+        """Note that messages have left for their destination."""
+        ...
+
+    async def eject(self, lease: Lease, batch: Batch, reasons: Mapping[int, str]) -> None:
+        """Note that messages could not be sent: they are unresolved again."""
+        ...
+
+    async def unstage(self, lease: Lease, batch: Batch, numbers: Sequence[int]) -> None:
+        """Take messages back that were staged and not sent, as their operation was paused or cancelled."""
+        ...
+
+    async def finish(self, lease: Lease, batch: Batch, forwarded: Sequence[int] = ()) -> OperationState:
+        """Delete a batch, as its last messages have left for their destination; return how far the operation is.
+
+        What is still pending is skipped, as its status has changed, or cancelled with its operation.
+        """
+        ...
+
+    async def count_strays(self, lease: Lease, lane: str, strays: int) -> None:
+        """Count copies that belonged to no batch, and were dropped."""
+        ...
+
+    async def lanes(self) -> list[LaneInfo]:
+        """Return the lanes, and who is at work in each."""
+        ...
+
+
+class Ledger(FailureStore, OperationStore, WorkStore, Protocol):
+    """A store of everything that layer 5 knows."""
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect."""
+        ...
