@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: MIT
 """Redrive: five layers of retry on one durable broker.
 
-==========  =========================================  ===================
+==========  =========================================  ====================
 layer       what it puts right                         package
-==========  =========================================  ===================
+==========  =========================================  ====================
 retry       a call that failed                         ``redrive.retry``
 redeliver   a message whose handler failed             ``redrive.broker``
 replay      a route's leg that failed                  to come
 re-run      a pipeline stage that failed               to come
-recover     failures in bulk, by a person              to come
-==========  =========================================  ===================
+recover     failures in bulk, by a person              ``redrive.recovery``
+==========  =========================================  ====================
 """
 
-__all__ = ["__version__", "connect", "connect_blocking"]
+__all__ = ["__version__", "connect", "connect_blocking", "open_recovery"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from redrive.wiring import connect, connect_blocking
+    from redrive.wiring import connect, connect_blocking, open_recovery
 
     __version__: str
 
 
 def __getattr__(name: str) -> object:
     # lazily: whoever imports redrive.retry pays for nothing else
-    if name in ("connect", "connect_blocking"):
+    if name in ("connect", "connect_blocking", "open_recovery"):
         from redrive import wiring
 
         return getattr(wiring, name)

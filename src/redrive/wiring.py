@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Putting the parts together: the only place that knows which engines there are."""
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from redrive.broker import BlockingBroker, Broker, Engine
 from redrive.clock import Clock, system_clock
 from redrive.errors import InvalidSetting, MissingExtra
+from redrive.recovery import Classifier, Recovery, ServiceSettings
+from redrive.recovery.recovery import ERROR_QUEUE
+from redrive.telemetry import Event
 
-__all__ = ["connect", "connect_blocking"]
+__all__ = ["connect", "connect_blocking", "open_recovery"]
 
 _FORMS = "must be sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory: or postgresql://user@host/database"
 _LIBPQ_OPTIONS = (
@@ -44,6 +48,43 @@ def connect_blocking(url: str, *, clock: Clock = system_clock, upkeep_every: flo
         upkeep_every: how often, in seconds, what nobody asks for is looked after.
     """
     return BlockingBroker(connect(url, clock=clock, upkeep_every=upkeep_every))
+
+
+def open_recovery(
+    broker: Broker,
+    store: str | None = None,
+    *,
+    sources: Sequence[str] = (ERROR_QUEUE,),
+    classifiers: Mapping[str, Classifier] | None = None,
+    events_queue: str | None = None,
+    settings: ServiceSettings | None = None,
+    on_event: Callable[[Event], object] | None = None,
+) -> Recovery:
+    """Return the recovery of a broker's failed messages, to be entered with ``async with``.
+
+    Args:
+        broker: where the queues are; it must be open by then.
+        store: where failures and operations are kept, as for ``connect``; None: where the queues are.
+        sources: the error queues and dead-letter queues to read: ``"error"``, ``"orders/$dead"``.
+        classifiers: further ways to group failures: by name, a function of the failure and the message.
+        events_queue: a queue that is told of every failure and every recovery.
+        settings: how the work is done.
+        on_event: gets every event, beside logging and OpenTelemetry.
+    """
+    from redrive.engines.ledger.ledger import SqlLedger
+
+    engine: Any = broker.engine if store is None else _engine(store, broker.clock)
+    if not hasattr(engine, "run"):
+        raise InvalidSetting("store", store, "must be given: this broker's engine is no database; " + _FORMS)
+    return Recovery(
+        broker,
+        SqlLedger(engine, is_shared=store is None),
+        sources=sources,
+        classifiers=classifiers,
+        events_queue=events_queue,
+        settings=settings,
+        on_event=on_event,
+    )
 
 
 def _engine(url: str, clock: Clock) -> Engine:

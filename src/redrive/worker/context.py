@@ -32,7 +32,7 @@ class Host(Protocol):
         """Whether the handler settles its messages itself."""
         ...
 
-    async def settle(self, lease: Lease, effects: Sequence[Effect]) -> None:
+    async def settle(self, lease: Lease, effects: Sequence[Effect], *, is_handled: bool = False) -> None:
         """Settle a message, once."""
         ...
 
@@ -141,7 +141,8 @@ class Facts:
                 f"the handler of {self.queue!r} is settled by the worker; declare it with auto_complete=False"
             )
         sends = self.take_sends()
-        await self._host.settle(self._lease, [effect, *(sends if with_sends else ())])
+        is_handled = isinstance(effect, Complete)
+        await self._host.settle(self._lease, [effect, *(sends if with_sends else ())], is_handled=is_handled)
 
     def _abandonment(self, delay: duration.Duration, headers: Headers | None) -> Effect:
         return Abandon(self._lease.lock, duration.seconds("delay", delay, zero=True), headers)

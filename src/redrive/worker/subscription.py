@@ -9,15 +9,12 @@ from typing import Any
 
 from redrive.broker import Abandon, Broker, Complete, Effect, QueueInfo, dead_letter_queue
 from redrive.clock import pause, utc
-from redrive.errors import EngineUnavailable, LockLost, RedriveError, UsageError
+from redrive.errors import EngineUnavailable, LockLost, QueueNotFound, RedriveError, UsageError
 from redrive.telemetry import Event
 from redrive.worker.calling import Caller
+from redrive.worker.confirming import confirmation_of
 from redrive.worker.context import BlockingContext, Context
-from redrive.worker.events import (
-    HandlerFailed,
-    MessageLockLost,
-    MessageMoved,
-)
+from redrive.worker.events import HandlerFailed, MessageLockLost, MessageMoved
 from redrive.worker.failure import source_of, trace_of
 from redrive.worker.faults import Faults, OnError
 from redrive.worker.handler import Handler
@@ -219,7 +216,7 @@ class Subscription:
             await self._caller.call(lease, context)
             if self._handler.auto_complete:
                 self._free(lease)  # so that the next messages are locked in the transaction that completes this one
-                await self.settle(lease, [Complete(lease.lock), *context.take_sends()])
+                await self.settle(lease, [Complete(lease.lock), *context.take_sends()], is_handled=True)
             else:
                 self._check_settled(lease)
         except asyncio.CancelledError:
@@ -243,8 +240,8 @@ class Subscription:
             return Context(lease, self)
         return BlockingContext(lease, self, asyncio.get_running_loop())
 
-    async def settle(self, lease: Lease, effects: Sequence[Effect]) -> None:
-        """Settle a message, once, however long the engine takes to answer.
+    async def settle(self, lease: Lease, effects: Sequence[Effect], *, is_handled: bool = False) -> None:
+        """Settle a message, once, however long the engine takes; if it is handled, whoever recovered it is told.
 
         Raises:
             LockLost: it is not ours any more, or settled already.
@@ -255,7 +252,7 @@ class Subscription:
         try:
             await self._faults.insist(
                 "settle",
-                lambda: self._around.broker.apply(*effects),
+                lambda: self._apply(lease, effects, is_handled=is_handled),
                 lambda: self._clock.monotonic() >= lease.held_until,
             )
         except (LockLost, EngineUnavailable) as error:
@@ -268,12 +265,17 @@ class Subscription:
             raise
         lease.phase = "settled"
 
-    async def renew(self, lease: Lease) -> None:
-        """Lengthen a lock.
+    async def _apply(self, lease: Lease, effects: Sequence[Effect], *, is_handled: bool) -> None:
+        told = confirmation_of(lease.received.message, utc(self._clock.time())) if is_handled else []
+        try:
+            await self._around.broker.apply(*effects, *told)
+        except QueueNotFound as error:
+            if not told or error.queue != told[0].queue:
+                raise
+            await self._around.broker.apply(*effects)  # nobody listens any more; that must not cost the message
 
-        Raises:
-            LockLost: it is not ours any more.
-        """
+    async def renew(self, lease: Lease) -> None:
+        """Lengthen a lock; ``LockLost`` if it is not ours any more."""
         if lease.phase != "handling" or lease.is_lost:
             raise lease.lost()
         await self._keeper.renew([lease])
@@ -335,7 +337,8 @@ class Subscription:
 
     async def _carry_out(self, decision: Decision, failure: HandlerFailure, lease: Lease) -> Decision:
         try:
-            await self.settle(lease, effects_of(decision, failure, lease.lock))
+            effects, is_handled = effects_of(decision, failure, lease.lock), isinstance(decision, Discard)
+            await self.settle(lease, effects, is_handled=is_handled)
         except LockLost:
             raise
         except RedriveError as error:  # the error queue is gone, or the copy too large for it

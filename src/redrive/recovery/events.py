@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""The events that recovery reports, each a value like those in ``redrive.telemetry``."""
+
+import logging
+from dataclasses import dataclass
+
+from redrive.telemetry import Event
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFailed(Event):
+    """A failure was recorded.
+
+    Attributes:
+        id: the failed message's id.
+        message_id: the message's own id.
+        queue: where it failed.
+        exception_type: the exception's class.
+        group: the group of failures it belongs to.
+        operation: the operation that had sent it again; None if it failed on its way from its sender.
+    """
+
+    name = "redrive.recovery.message_failed"
+    level = logging.WARNING
+
+    id: str
+    message_id: str
+    queue: str
+    exception_type: str
+    group: str
+    operation: int | None
+
+    def __str__(self) -> str:
+        again = "" if self.operation is None else f" again, after operation {self.operation}"
+        return f"{self.queue}: message {self.message_id} failed{again} with {self.exception_type or 'no exception'}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecovered(Event):
+    """A message that was sent again was handled.
+
+    Attributes:
+        id: the failed message's id.
+        operation: the operation that sent it.
+    """
+
+    name = "redrive.recovery.message_recovered"
+
+    id: str
+    operation: int
+
+    def __str__(self) -> str:
+        return f"failed message {self.id} was handled, after operation {self.operation}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSetAside(Event):
+    """A message from an error queue could not be read, and waits for a person.
+
+    Attributes:
+        queue: where it was found.
+        message_id: its id, if it has one.
+        reason: what is wrong with it.
+    """
+
+    name = "redrive.recovery.message_set_aside"
+    level = logging.ERROR
+
+    queue: str
+    message_id: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.queue}: message {self.message_id or 'without id'} was set aside: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class OperationChanged(Event):
+    """An operation was requested, paused, resumed, cancelled, stopped by its canaries, or is over.
+
+    Attributes:
+        operation: its number.
+        kind: what it does.
+        state: how far it is now.
+        actor: who did it.
+        told: why.
+    """
+
+    name = "redrive.recovery.operation_changed"
+
+    operation: int
+    kind: str
+    state: str
+    actor: str
+    told: str
+
+    def __str__(self) -> str:
+        why = f": {self.told}" if self.told else ""
+        return f"operation {self.operation} ({self.kind}) is {self.state}{why}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesEjected(Event):
+    """Messages could not be staged or sent, and are unresolved again.
+
+    Attributes:
+        operation: the operation they were in.
+        lane: where they were to go.
+        count: how many.
+        reason: why, of one of them.
+    """
+
+    name = "redrive.recovery.messages_ejected"
+    level = logging.ERROR
+
+    operation: int
+    lane: str
+    count: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"operation {self.operation}: {self.count} messages for {self.lane!r} could not be sent: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class StraysDropped(Event):
+    """Copies in a staging queue belonged to no batch, and were dropped: leftovers of interrupted attempts.
+
+    Attributes:
+        lane: the lane.
+        count: how many.
+        set_aside: how many were no copies at all, and are in the staging queue's dead-letter queue now.
+    """
+
+    name = "redrive.recovery.strays_dropped"
+
+    lane: str
+    count: int
+    set_aside: int
+
+    def __str__(self) -> str:
+        return f"lane {self.lane!r}: {self.count} stray copies dropped, {self.set_aside} foreign messages set aside"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryFault(Event):
+    """A store or a broker did not answer as it should; it is tried again.
+
+    Attributes:
+        doing: what failed.
+        error: the error's class.
+        message: what it said.
+    """
+
+    name = "redrive.recovery.fault"
+    level = logging.WARNING
+
+    doing: str
+    error: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.doing} failed and will be tried again: {self.error}: {self.message}"

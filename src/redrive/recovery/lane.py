@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: MIT
+"""One lane: what goes to one destination, staged and forwarded batch by batch.
+
+Staging puts copies of a batch into the lane's staging queue and then, in one transaction of the ledger, lets the batch
+go forward. Forwarding moves the copies to their destination, each in one transaction of the broker. Whatever is
+interrupted is begun again: staging under a new id, so that copies of the old one are dropped; forwarding by draining
+the staging queue, after which whatever was in it has left.
+"""
+
+import importlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from redrive.broker import Abandon, Broker, Send
+from redrive.broker.message import Message, Received
+from redrive.errors import EngineUnavailable, LockLost, RedriveError, TransformFailed
+from redrive.recovery.copies import Sorted, destination_of, forwarding, putting_away, sort, staged_copy
+from redrive.recovery.events import MessagesEjected, OperationChanged, StraysDropped
+from redrive.recovery.ledger import Ledger
+from redrive.recovery.plan import chunk
+from redrive.recovery.records import Batch, Lease, Staged
+from redrive.recovery.staging import LONGEST_NAP_S, LaneSettings, StagingQueue
+from redrive.recovery.states import AT_WORK, ENDED, BatchState, OperationState
+from redrive.telemetry import Event
+from redrive.worker.confirming import RECOVERY_ID
+
+_SENT_BEFORE = "sent before the process stopped"
+_VANISHED = "its copy has vanished from the staging queue; whether it was sent is not known"
+_TWICE = "may have been sent twice: the broker cannot receive and send in one transaction"
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """Copies that are done with: those that were sent, and those that are not to be."""
+
+    sent: Sequence[tuple[Received, int]] = ()
+    gone: Sequence[tuple[Received, int]] = ()
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of their failed messages."""
+        return [str(received.headers[RECOVERY_ID]) for received, _ in (*self.sent, *self.gone)]
+
+
+class Stopping(Exception):
+    """The process is about to stop; what is under way goes on later."""
+
+
+class LaneRunner:
+    """The work of one process in one lane.
+
+    Args:
+        lane: the destination.
+        broker: where the queues are.
+        ledger: what is done is noted there.
+        lease: the right to work in this lane.
+        settings: how.
+        new_id: names attempts at staging.
+        report: takes events.
+        is_stopping: says whether to come to an end.
+        nap: waits for some seconds, or until it is time to come to an end.
+    """
+
+    def __init__(
+        self,
+        lane: str,
+        broker: Broker,
+        ledger: Ledger,
+        lease: Lease,
+        *,
+        settings: LaneSettings,
+        new_id: Callable[[], str],
+        report: Callable[[Event], None],
+        is_stopping: Callable[[], bool],
+        nap: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._lane = lane
+        self._staging = StagingQueue(lane, broker, settings)
+        self._engine = broker.engine
+        self._ledger = ledger
+        self._lease = lease
+        self._settings = settings
+        self._new_id = new_id
+        self._report = report
+        self._is_stopping = is_stopping
+        self._nap = nap
+        self._refusals: dict[int, int] = {}
+        self._next_at = 0.0
+
+    async def run(self) -> None:
+        """Work until nothing is left to do in this lane."""
+        await self._staging.open()
+        while (batch := await self._ledger.next_batch(self._lease, self._lane)) is not None:
+            self._check_stopping()
+            if batch.state is BatchState.FORWARDING:
+                await self._forward(batch)
+            elif batch.operation_state is OperationState.CANCELLING:
+                await self._finish(batch)
+            else:
+                await self._stage(batch)
+        await self._clear()
+
+    def _check_stopping(self) -> None:
+        if self._is_stopping():
+            raise Stopping
+
+    # --- staging
+
+    async def _stage(self, batch: Batch) -> None:
+        """Put copies of a batch into the staging queue, and let it go forward."""
+        self._staging.was_deleted = False
+        staging_id = self._new_id()
+        refused: dict[int, str] = {}
+        redirects = await self._ledger.redirects()
+        after, has_more = 0, True
+        while has_more:
+            self._check_stopping()
+            page, has_more = await self._ledger.to_stage(batch, after=after, limit=self._settings.page)
+            if page:
+                refused |= await self._stage_page(page, batch, staging_id, redirects)
+                after = page[-1].failure
+        pending = await self._ledger.staged(self._lease, batch, staging_id, refused)
+        self._report_ejected(batch, refused)
+        await self._forward(replace(batch, state=BatchState.FORWARDING, staging_id=staging_id), pending)
+
+    async def _stage_page(
+        self, page: Sequence[Staged], batch: Batch, staging_id: str, redirects: Mapping[str, str]
+    ) -> dict[int, str]:
+        """Stage a page; return what was refused, and why."""
+        refused: dict[int, str] = {}
+        copies: dict[int, Message] = {}
+        for each in page:
+            try:
+                to = destination_of(each, batch, redirects)
+                copies[each.failure] = staged_copy(each, batch, staging_id, to, load)
+            except TransformFailed as error:
+                refused[each.failure] = str(error)
+        self._staging.fit_page([copy.body for copy in copies.values()])
+        try:
+            await self._engine.apply([Send(self._staging.name, copy) for copy in copies.values()])
+        except EngineUnavailable:
+            raise
+        except RedriveError:
+            refused |= await self._stage_one_by_one(copies)
+        return refused
+
+    async def _stage_one_by_one(self, copies: Mapping[int, Message]) -> dict[int, str]:
+        refused: dict[int, str] = {}
+        for failure, copy in copies.items():
+            for _ in range(self._settings.eject_after):
+                try:
+                    await self._engine.apply([Send(self._staging.name, copy)])
+                except EngineUnavailable:
+                    raise
+                except RedriveError as error:
+                    refused[failure] = f"could not be staged: {error}"
+                else:
+                    refused.pop(failure, None)
+                    break
+        return refused
+
+    # --- forwarding
+
+    async def _forward(self, batch: Batch, staged: dict[str, int] | None = None) -> None:
+        """Move a batch to its destination.
+
+        Args:
+            batch: the batch.
+            staged: what we have staged ourselves just now; None: somebody has, and has got we do not know how far.
+        """
+        is_fresh = staged is not None
+        pending = await self._ledger.pending(batch) if staged is None else staged
+        self._next_at = batch.next_at
+        self._staging.listen()
+        while True:
+            self._check_stopping()
+            await self._turn(batch)
+            page = await self._staging.lock(self._page_size(batch))
+            state = await self._ledger.state_of(self._lease, batch)  # after it: so what was locked was ours to lock
+            found = sort(page, batch.staging_id, pending)
+            done = await (self._send(batch, found) if state in AT_WORK else self._take_back(batch, found))
+            for id_ in done.ids:
+                pending.pop(id_, None)
+            if (is_fresh and not pending) or (not page and await self._staging.is_drained()):
+                break
+            await self._note_sent(batch, done.sent)
+        await self._conclude(batch, pending, done, is_fresh=is_fresh)
+
+    async def _conclude(self, batch: Batch, pending: Mapping[str, int], last: "_Done", *, is_fresh: bool) -> None:
+        """Account for what is not in the staging queue any more, and be done with the batch."""
+        numbers = list(pending.values())
+        if numbers and (is_fresh or self._staging.was_deleted):
+            await self._eject(batch, dict.fromkeys(numbers, _VANISHED))
+        elif numbers:
+            await self._ledger.forwarded(self._lease, batch, numbers, told=_SENT_BEFORE)
+        once = await self._note_doubtful(batch, last.sent)
+        await self._finish(batch, once)
+
+    async def _finish(self, batch: Batch, forwarded: Sequence[int] = ()) -> None:
+        state = await self._ledger.finish(self._lease, batch, forwarded)
+        if state in ENDED:
+            self._report(OperationChanged(batch.operation, batch.plan.kind.value, state.word, "", ""))
+
+    def _page_size(self, batch: Batch) -> int:
+        page = self._staging.page
+        return page if batch.plan.rate is None else min(page, chunk(batch.plan.rate)[0])
+
+    async def _turn(self, batch: Batch) -> None:
+        """Wait until the lane may send again, or its operation is to send nothing any more."""
+        if batch.plan.rate is None:
+            return
+        while (wait := self._next_at - await self._ledger.now()) > 0:
+            await self._nap(min(wait, LONGEST_NAP_S))
+            self._check_stopping()
+            if await self._ledger.state_of(self._lease, batch) not in AT_WORK:
+                return
+        self._next_at = await self._ledger.now() + chunk(batch.plan.rate)[1]
+        await self._ledger.reserve(self._lease, batch, self._next_at)  # noted first: a crash sends none too soon
+
+    async def _send(self, batch: Batch, found: Sorted) -> "_Done":
+        """Forward copies; return what is done with."""
+        if not found.mine and not found.strays and not found.foreign:
+            return _Done()
+        if not self._engine.capabilities.is_transactional:  # a page of which one is refused would be sent in part
+            return await self._send_one_by_one(batch, found)
+        try:
+            sends = [effect for received, _ in found.mine for effect in forwarding(received)]
+            await self._engine.apply([*sends, *putting_away(found)])
+        except EngineUnavailable:
+            raise
+        except RedriveError:
+            return await self._send_one_by_one(batch, found)
+        await self._count_strays(found)
+        return _Done(found.mine)
+
+    async def _note_sent(self, batch: Batch, sent: Sequence[tuple[Received, int]]) -> None:
+        once = await self._note_doubtful(batch, sent)
+        if once:
+            await self._ledger.forwarded(self._lease, batch, once)
+
+    async def _note_doubtful(self, batch: Batch, sent: Sequence[tuple[Received, int]]) -> list[int]:
+        """Note what may have been sent twice; return what was sent once."""
+        again: list[int] = []
+        if not self._engine.capabilities.is_transactional:
+            again = [number for received, number in sent if received.delivery_count > 1]
+        if again:
+            await self._ledger.forwarded(self._lease, batch, again, told=_TWICE)
+        return [number for _, number in sent if number not in again]
+
+    async def _send_one_by_one(self, batch: Batch, found: Sorted) -> "_Done":
+        """Forward copies of which one was refused, so that it is the only one that stays behind."""
+        sent: list[tuple[Received, int]] = []
+        ejected: dict[int, str] = {}
+        for received, number in found.mine:
+            try:
+                await self._engine.apply(forwarding(received))
+            except LockLost:
+                continue  # it comes again
+            except EngineUnavailable:
+                raise
+            except RedriveError as error:
+                await self._refuse(received, number, error, ejected)
+            else:
+                sent.append((received, number))
+        await self._eject(batch, ejected)
+        gone = [(received, number) for received, number in found.mine if number in ejected]
+        await self._staging.drop([received for received, _ in gone])
+        await self._staging.put_away(found)
+        await self._count_strays(found)
+        return _Done(sent, gone)
+
+    async def _refuse(self, received: Received, number: int, error: RedriveError, ejected: dict[int, str]) -> None:
+        self._refusals[number] = self._refusals.get(number, 0) + 1
+        if self._refusals[number] >= self._settings.eject_after:
+            ejected[number] = f"could not be sent: {error}"
+            del self._refusals[number]
+        elif received.lock is not None:
+            await self._staging.insist(Abandon(received.lock, uncount=True))
+
+    async def _eject(self, batch: Batch, reasons: Mapping[int, str]) -> None:
+        """Note first, drop the copies then: a copy of what is noted as ejected is a stray."""
+        if reasons:
+            await self._ledger.eject(self._lease, batch, reasons)
+            self._report_ejected(batch, reasons)
+
+    async def _take_back(self, batch: Batch, found: Sorted) -> "_Done":
+        """Take copies back that are not to be sent: note first, drop then, as with ejected ones."""
+        numbers = [number for _, number in found.mine]
+        if numbers:
+            await self._ledger.unstage(self._lease, batch, numbers)
+        await self._staging.drop([received for received, _ in found.mine])
+        await self._staging.put_away(found)
+        await self._count_strays(found)
+        return _Done(gone=found.mine)
+
+    # --- strays
+
+    async def _clear(self) -> None:
+        """Leave nothing in the staging queue: what is there now belongs to no batch."""
+        while True:
+            page = await self._staging.lock(self._staging.page)
+            found = sort(page, None, {})
+            await self._count_strays(found)  # shows the lease before anything is dropped
+            await self._staging.put_away(found)
+            if not page and (not self._engine.capabilities.counts_exactly or await self._staging.is_drained()):
+                return
+            if await self._ledger.next_batch(self._lease, self._lane) is not None:
+                return
+            self._check_stopping()
+
+    async def _count_strays(self, found: Sorted) -> None:
+        if found.strays or found.foreign:
+            await self._ledger.count_strays(self._lease, self._lane, len(found.strays))
+            self._report(StraysDropped(self._lane, len(found.strays), len(found.foreign)))
+
+    def _report_ejected(self, batch: Batch, reasons: Mapping[int, str]) -> None:
+        if reasons:
+            self._report(MessagesEjected(batch.operation, self._lane, len(reasons), next(iter(reasons.values()))))
+
+
+def load(name: str) -> Callable[..., Any]:
+    """Return a function by its name, ``package.module:function``."""
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found

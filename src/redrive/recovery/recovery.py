@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: MIT
+"""Recovery as a program uses it: find failures, put them right in bulk, and see what came of it."""
+
+import json
+import random
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypedDict, TypeVar, Unpack
+
+from redrive import duration
+from redrive.broker import Broker
+from redrive.broker.delivery import random_id
+from redrive.clock import pause, utc
+from redrive.errors import InvalidSetting, MessageError, OperationConflict, UsageError
+from redrive.recovery.events import MessageSetAside, OperationChanged
+from redrive.recovery.ingest import Classifier, Ingester
+from redrive.recovery.lane import load
+from redrive.recovery.ledger import Ledger
+from redrive.recovery.plan import Kind, Operation, Plan
+from redrive.recovery.reading import PAGE, Chosen, How, Reader
+from redrive.recovery.records import Ask, AuditEntry, FailedMessage, Note, SetAside, check_words, storable
+from redrive.recovery.selection import Filter
+from redrive.recovery.service import Service, ServiceSettings
+from redrive.recovery.states import ENDED, OperationEvent, OperationState, Status
+from redrive.recovery.transform import Transform
+from redrive.telemetry import Event, report
+
+T = TypeVar("T")
+
+ERROR_QUEUE = "error"
+"""The error queue that is read unless another is named."""
+
+
+class Who(TypedDict, total=False):
+    """Who asks for something, and why.
+
+    Attributes:
+        actor: who.
+        reason: why.
+        key: the same key twice is the same request, and gives the same operation.
+    """
+
+    actor: str
+    reason: str
+    key: str | None
+
+
+class Recovery(Reader):
+    """Failed messages, and what is done about them. Made by ``redrive.open_recovery``.
+
+    Use it as ``async with open_recovery(broker) as recovery``. To read failures and do the work, run it
+    (``await recovery.run()``) in one process or in many; to only look and ask, do not.
+
+    Args:
+        broker: where the queues are.
+        ledger: where failures and operations are kept.
+        sources: the error queues and dead-letter queues to read.
+        classifiers: further ways to group failures: by name, a function of the failure and the message.
+        events_queue: a queue that is told of every failure and every recovery.
+        settings: how the work is done.
+        new_id: names processes and attempts.
+        chance: where random numbers come from.
+        on_event: gets every event, beside logging and OpenTelemetry.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        ledger: Ledger,
+        *,
+        sources: Sequence[str] = (ERROR_QUEUE,),
+        classifiers: Mapping[str, Classifier] | None = None,
+        events_queue: str | None = None,
+        settings: ServiceSettings | None = None,
+        new_id: Callable[[], str] = random_id,
+        chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
+        on_event: Callable[[Event], object] | None = None,
+    ) -> None:
+        super().__init__(broker, ledger)
+        self._report: Callable[[Event], None] = partial(report, on_event=on_event)
+        self._ingester = Ingester(
+            broker, ledger, classifiers=_checked(classifiers), events_queue=events_queue, report=self._report
+        )
+        self._told = () if events_queue is None else (events_queue,)
+        self._service = Service(
+            broker,
+            ledger,
+            self._ingester,
+            sources=tuple(sources),
+            settings=settings or ServiceSettings(),
+            new_id=new_id,
+            chance=chance,
+            report=self._report,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._ledger.open()
+        try:
+            await self._service.prepare(*self._told)
+        except BaseException:
+            await self._ledger.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self._service.stop()
+        await self._ledger.close()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where failures and operations are kept, for whoever builds on the port itself."""
+        return self._ledger
+
+    @property
+    def session(self) -> str:
+        """The name of this process in the ledger."""
+        return self._service.session
+
+    # --- the work
+
+    async def run(self) -> None:
+        """Read failures and work on operations until ``stop`` is called or the task is cancelled."""
+        await self._service.run()
+
+    def stop(self) -> None:
+        """Let ``run`` come to an end. What is under way goes on when it runs again, here or elsewhere."""
+        self._service.stop()
+
+    async def ingest(self) -> bool:
+        """Read all failures that are there now; False if there were none."""
+        return await self._service.ingest()
+
+    async def step(self) -> bool:
+        """Do everything there is to do now, and return; False if there was nothing to do for this process."""
+        return await self._service.step()
+
+    # --- recovering
+
+    async def recover(self, chosen: Chosen, **how: Unpack["_HowAndWho"]) -> Operation:
+        """Ask for messages to be sent to where they failed, and return the operation that does it.
+
+        The request is stored before this returns. Whatever fails or changes after that is not part of it.
+
+        Raises:
+            OperationConflict: an operation has the same messages already; it is named.
+            QueueNotFound: the messages are redirected to a queue that nobody has declared.
+        """
+
+        async def request() -> Operation:
+            plan, malformed = await self._plan(chosen, how)
+            return await self._request(plan, malformed, how, asked=_asked(chosen, how))
+
+        return await self._audited("recover", _subject(chosen), how, request())
+
+    async def edit(self, id: str, transform: Transform, **who: Unpack[Who]) -> Operation:  # noqa: A002 - as in show
+        """Send an edited copy of a failed message, with an id of its own; the two are linked both ways.
+
+        Raises:
+            FailureNotFound: there is none with that id.
+            OperationConflict: somebody else is at it already; the operation is named.
+            TransformFailed: the message cannot be changed like that.
+        """
+
+        async def request() -> Operation:
+            found = await self.show(id)
+            is_repeated = (
+                "key" in who and who["key"] is not None and await self._ledger.requested(who["key"]) is not None
+            )
+            if found.summary.status is not Status.UNRESOLVED and not is_repeated:
+                raise await self._not_editable(found.summary)
+            transform.apply(found.message, load)
+            plan = Plan(filter=Filter(ids=(id,)), transform=transform, is_edit=True)
+            return await self._request(plan, (), who, asked=_asked(id, {"transform": transform}))
+
+        return await self._audited("edit", f"failure:{id}", who, request())
+
+    async def _not_editable(self, failed: FailedMessage) -> UsageError:
+        if failed.status is not Status.RETRY_ISSUED or failed.operation is None:
+            return InvalidSetting("id", failed.id, f"is {failed.status.word}; restore it first")
+        actor = (await self._ledger.operation(failed.operation)).actor
+        who = f", requested by {actor}," if actor else ""
+        return OperationConflict(failed.operation, f"has sent it already{who} and nothing was heard of it yet")
+
+    async def archive(self, chosen: Chosen, **who: Unpack[Who]) -> Operation:
+        """Put messages away that nobody needs; they are kept for as long as ``sweep`` allows."""
+        return await self._settle(Kind.ARCHIVE, chosen, who)
+
+    async def restore(self, chosen: Chosen, **who: Unpack[Who]) -> Operation:
+        """Make messages unresolved again that were archived or resolved."""
+        return await self._settle(Kind.RESTORE, chosen, who)
+
+    async def resolve(self, chosen: Chosen, **who: Unpack[Who]) -> Operation:
+        """Note that messages need no recovery, or that those that were sent have been handled."""
+        return await self._settle(Kind.RESOLVE, chosen, who)
+
+    # --- operations
+
+    async def pause(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
+        """Send nothing more for now. What is staged is taken back."""
+        return await self._change(number, OperationEvent.PAUSE, actor, reason)
+
+    async def resume(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
+        """Go on with an operation that was paused, or that its canaries stopped."""
+        return await self._change(number, OperationEvent.RESUME, actor, reason)
+
+    async def cancel(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
+        """Send nothing more, and let go of what was not sent. When this returns, nothing more will be sent."""
+        operation = await self.operation(number, newcomers=False)
+        if operation.state is not OperationState.CANCELLING:  # somebody has asked for it, and may have had no answer
+            operation = await self._change(number, OperationEvent.CANCEL, actor, reason)
+        while operation.state not in ENDED:
+            if not await self._service.work():  # another process is in the middle of something, or was when it died
+                await pause(self._broker.clock, 0.05)
+            operation = await self.operation(number, newcomers=False)
+        return operation
+
+    async def set_rate(self, number: int, rate: float | None, *, actor: str = "") -> Operation:
+        """Change how many messages a second an operation sends to each destination; None: as fast as it goes."""
+        changing = self._ledger.set_rate(number, rate, actor=actor)
+        return await self._audited("set-rate", f"operation:{number}", {"actor": actor}, changing)
+
+    async def acknowledge(self, number: int, *, actor: str = "") -> None:
+        """Note that somebody has seen how an operation ended."""
+        noting = self._ledger.acknowledge(number, actor=actor)
+        await self._audited("acknowledge", f"operation:{number}", {"actor": actor}, noting)
+
+    # --- redirects, notes, the audit trail
+
+    async def redirect(self, queue: str, to: str | None, *, actor: str = "") -> None:
+        """Send failed messages of a queue to another from now on, or no longer (None).
+
+        Raises:
+            QueueNotFound: nobody has declared the other queue.
+            RedirectRefused: it would make a chain, or there is one already.
+        """
+
+        async def change() -> None:
+            if to is not None:
+                await self._broker.inspect(to)
+            await self._ledger.redirect(queue, to, actor=actor)
+
+        await self._audited("redirect", f"queue:{queue}", {"actor": actor}, change())
+
+    async def note(self, subject: str, text: str, *, actor: str = "") -> Note:
+        """Write a note about ``group:<id>``, ``failure:<id>`` or ``operation:<number>``."""
+        kind, _, which = subject.partition(":")
+        if kind not in ("group", "failure", "operation") or not which:
+            raise InvalidSetting("subject", subject, "must be group:<id>, failure:<id> or operation:<number>")
+        check_words("actor", actor)
+        note = await self._ledger.note(subject, check_words("text", text, 100_000), actor)
+        await self._write_down("note", subject, {"actor": actor}, f"note {note.number}")
+        return note
+
+    async def drop_note(self, number: int, *, actor: str = "") -> None:
+        """Remove a note."""
+        await self._ledger.drop_note(number)
+        await self._write_down("drop-note", f"note:{number}", {"actor": actor}, "removed")
+
+    # --- housekeeping
+
+    async def reimport(self, *, queue: str | None = None, actor: str = "") -> tuple[int, int]:
+        """Read again what was set aside; return how many could be read, and how many still cannot.
+
+        Args:
+            queue: the queue they failed in, for those that do not say.
+            actor: who asks for it.
+        """
+        read = left = after = 0
+        while page := await self._ledger.aside(after=after, limit=PAGE):
+            after = page[-1].number
+            for each in page:
+                is_read = not await self._still_unreadable(each, queue)
+                read, left = read + is_read, left + (not is_read)
+                if is_read:
+                    await self._ledger.drop_aside(each.number)
+        await self._write_down("reimport", f"queue:{queue}", {"actor": actor}, f"{read} read, {left} left")
+        return read, left
+
+    async def _still_unreadable(self, aside: SetAside, queue: str | None) -> bool:
+        events = await self._ingester.record([aside.received], queue=queue)
+        return any(isinstance(event, MessageSetAside) for event in events)
+
+    async def sweep(self, keep: duration.Duration, *, actor: str = "") -> int:
+        """Delete what was resolved or archived longer ago than that, and operations that ended; return how many."""
+        before = utc(await self._ledger.now() - duration.seconds("keep", keep, zero=True))
+        swept = 0
+        while gone := await self._ledger.sweep(before):
+            swept += gone
+        await self._write_down("sweep", f"before:{before.isoformat()}", {"actor": actor}, f"{swept} deleted")
+        return swept
+
+    # --- inside
+
+    async def _settle(self, kind: Kind, chosen: Chosen, who: Mapping[str, Any]) -> Operation:
+        async def request() -> Operation:
+            wanted, malformed = self._filter_and_malformed(chosen)
+            return await self._request(Plan(kind=kind, filter=wanted), malformed, who, asked=_asked(chosen, {}))
+
+        return await self._audited(kind.value, _subject(chosen), who, request())
+
+    async def _request(
+        self, plan: Plan, malformed: tuple[str, ...], who: Mapping[str, Any], *, asked: str
+    ) -> Operation:
+        ask = Ask(
+            plan=plan,
+            actor=who.get("actor", ""),
+            reason=who.get("reason", ""),
+            key=who.get("key"),
+            asked=f"{plan.kind.value} {asked}",
+            malformed_ids=malformed,
+        )
+        operation = await self._ledger.request(ask)
+        self._tell(operation, ask.actor, ask.reason)
+        await self._service.wake()
+        return operation
+
+    async def _change(self, number: int, event: OperationEvent, actor: str, told: str) -> Operation:
+        who = {"actor": check_words("actor", actor), "reason": check_words("reason", told)}
+        changing = self._ledger.change(number, event, actor=actor, told=told)
+        operation = await self._audited(event.name.lower(), f"operation:{number}", who, changing)
+        self._tell(operation, actor, told)
+        await self._service.wake()
+        return operation
+
+    def _tell(self, operation: Operation, actor: str, told: str) -> None:
+        self._report(OperationChanged(operation.number, operation.plan.kind.value, operation.state.word, actor, told))
+
+    async def _audited(self, action: str, subject: str, who: Mapping[str, Any], doing: Coroutine[Any, Any, T]) -> T:
+        """Do what somebody asks for; the ledger writes down what it does, and this what it refuses."""
+        try:
+            return await doing
+        except (UsageError, MessageError) as error:
+            await self._write_down(action, subject, who, f"refused: {error}")
+            raise
+
+    async def _write_down(self, action: str, subject: str, who: Mapping[str, Any], outcome: str) -> None:
+        entry = AuditEntry(
+            number=0,
+            at=utc(self._broker.clock.time()),
+            actor=storable(who.get("actor", "")),
+            action=action,
+            subject=storable(subject),
+            reason=storable(who.get("reason", "")),
+            outcome=storable(outcome),
+        )
+        await self._ledger.audit(entry)
+
+
+class _HowAndWho(How, Who, total=False):
+    """How messages are recovered, who asks for it, and why."""
+
+
+def _checked(classifiers: Mapping[str, Classifier] | None) -> Mapping[str, Classifier]:
+    for name in classifiers or ():
+        if name in ("exception", "queue", "type"):
+            raise InvalidSetting("classifiers", name, "is a classifier that is there already; choose another name")
+    return classifiers or {}
+
+
+def _subject(chosen: Chosen) -> str:
+    return f"filter:{chosen}" if isinstance(chosen, str | Filter) else f"{len(chosen)} ids"
+
+
+def _asked(chosen: Chosen, how: Mapping[str, Any]) -> str:
+    """Return what a request looks like: the same for the same words, also where these mean another instant by now."""
+    words = str(chosen) if isinstance(chosen, str | Filter) else sorted(map(str, chosen))
+    told = {name: str(value) for name, value in how.items() if name not in ("actor", "reason", "key", "transform")}
+    transform = how.get("transform")
+    return json.dumps([words, told, None if transform is None else transform.to_json()], sort_keys=True)

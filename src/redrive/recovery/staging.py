@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""A lane's staging queue: what is in it, and whether anything can still come out of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redrive.broker import Broker, Complete, Effect, QueueSettings
+from redrive.broker.message import Received
+from redrive.errors import LockLost, QueueNotFound
+from redrive.recovery.copies import Sorted, putting_away, staging_queue
+
+LONGEST_NAP_S = 1.0
+_FIRST_PAGE = 100
+_PAGE_BYTES = 16 * 1_048_576
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneSettings:
+    """How lanes work.
+
+    Attributes:
+        page: how many messages are read, staged or forwarded at a time, unless they are large.
+        eject_after: how often a message may be refused while others get through.
+        lock_duration: for how long a copy in a staging queue is out of reach when a process dies with it.
+        silence: seconds without a message after which a staging queue counts as empty, where the engine cannot tell.
+    """
+
+    page: int = 1_000
+    eject_after: int = 5
+    lock_duration: float = 10.0
+    silence: float = 45.0
+
+
+class StagingQueue:
+    """The staging queue of a lane.
+
+    Args:
+        lane: the destination.
+        broker: where the queues are.
+        settings: how lanes work.
+
+    Attributes:
+        name: its name.
+        was_deleted: whether somebody has deleted it, with what was in it.
+    """
+
+    def __init__(self, lane: str, broker: Broker, settings: LaneSettings) -> None:
+        self.name = staging_queue(lane)
+        self.was_deleted = False
+        self._engine = broker.engine
+        self._clock = broker.clock
+        self._settings = settings
+        self._quiet_since = 0.0
+        self.page = min(settings.page, _FIRST_PAGE)
+
+    async def open(self) -> None:
+        """Make sure that it is there."""
+        wanted = QueueSettings(
+            lock_duration=self._settings.lock_duration, max_delivery_count=2_000, max_message_bytes=100 * 1_048_576
+        )
+        self.was_deleted = await self._engine.declare(self.name, wanted)
+
+    def listen(self) -> None:
+        """Begin to wait for copies, or for silence."""
+        self._quiet_since = self._clock.monotonic()
+
+    async def lock(self, limit: int) -> Sequence[Received]:
+        """Lock the next copies."""
+        try:
+            page = await self._engine.lock_next(self.name, limit)
+        except QueueNotFound:
+            await self.open()
+            return ()
+        if page:
+            self._quiet_since = self._clock.monotonic()
+            self.fit_page([each.body for each in page])
+        return page
+
+    def fit_page(self, bodies: Sequence[bytes]) -> None:
+        """Choose how many messages to have in memory at a time, by how large they are."""
+        if bodies:
+            largest = max(len(body) for body in bodies) or 1
+            self.page = max(1, min(self._settings.page, _PAGE_BYTES // largest))
+
+    async def is_drained(self) -> bool:
+        """Say whether nothing more can come out of it; if that is not sure, wait a little."""
+        if not self._engine.capabilities.counts_exactly:
+            left = self._settings.silence - (self._clock.monotonic() - self._quiet_since)
+            if left > 0:
+                await self._engine.wait(self.name, min(left, LONGEST_NAP_S))
+            return left <= 0
+        try:
+            info = (await self._engine.inspect(self.name))[0]
+        except QueueNotFound:
+            await self.open()
+            return True
+        if not info.ready + info.locked + info.scheduled + info.deferred:
+            return True
+        if not info.ready:  # a process that died has them, until their locks end
+            await self._engine.wait(self.name, LONGEST_NAP_S)
+        return False
+
+    async def insist(self, effect: Effect) -> None:
+        """Settle a copy; one whose lock was lost meanwhile comes again."""
+        try:
+            await self._engine.apply([effect])
+        except LockLost:
+            return
+
+    async def drop(self, copies: Sequence[Received]) -> None:
+        """Remove copies that are not to be sent."""
+        await self._settle([Complete(copy.lock) for copy in copies if copy.lock is not None])
+
+    async def put_away(self, found: Sorted) -> None:
+        """Drop strays, and set aside what nobody staged."""
+        await self._settle(putting_away(found))
+
+    async def _settle(self, effects: Sequence[Effect]) -> None:
+        """Settle copies together, or one by one if a lock was lost."""
+        if not effects:
+            return
+        try:
+            await self._engine.apply(effects)
+        except LockLost:
+            for effect in effects:
+                await self.insist(effect)

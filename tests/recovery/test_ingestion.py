@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""From error queues into the ledger: one record per message and queue, whatever comes, in whatever order."""
+
+import asyncio
+import json
+
+import pytest
+
+from redrive.broker import Message
+from redrive.errors import EngineUnavailable
+from redrive.recovery import MessageFailed, MessageSetAside, Status
+from redrive.recovery.copies import failure_id
+from redrive.wiring import open_recovery
+from redrive.worker import Recoverability
+from tests.recovery.sites import Crash
+
+
+async def test_one_event_that_fails_at_two_consumers_is_two_records(process):
+    """Behaviour 1: one for each, and each goes back to its own queue."""
+    for queue in ("orders", "billing"):
+        await process.fail(1, queue=queue, id="event-1")
+    found = await process.recovery.failed()
+    assert [(each.message_id, each.queue) for each in found] == [("event-1", "orders"), ("event-1", "billing")]
+    await process.recovered()
+    assert (len(await process.arrived()), len(await process.arrived("billing"))) == (1, 1)
+
+
+async def test_the_same_failure_twice_is_one_attempt(process):
+    """Behaviour 2: together, and one after the other."""
+    failed = process.site.failed_message()
+    await process.broker.send_many("error", [failed, failed])
+    await process.recovery.ingest()
+    await process.broker.send("error", failed)
+    await process.recovery.ingest()
+    (found,) = await process.recovery.failed()
+    assert found.attempts == 1
+    assert len([each for each in process.events if isinstance(each, MessageFailed)]) == 1
+
+
+async def test_a_crash_between_reading_and_completing_reads_the_same_again(site):
+    """Behaviour 2: recorded once, and nothing is left in the error queue."""
+    process = await site.open()
+    process.dies("ledger.record", when="after")
+    with pytest.raises(Crash):
+        await process.fail(3)
+    await site.crash()
+    process = await site.open()
+    site.clock.advance(100)
+    await process.recovery.ingest()
+    while (await process.broker.inspect("error")).ready:  # upkeep had its hands on them at that moment
+        await process.recovery.ingest()
+    assert [each.attempts for each in await process.recovery.failed()] == [1, 1, 1]
+
+
+async def test_an_older_attempt_that_comes_late_only_counts(process):
+    """Behaviour 3: it replaces neither details nor groups, but is in the list of attempts, in order."""
+    now = process.clock.time()
+    await process.fail(1, id="m", at=now, kind="New", said="new", body=b"new")
+    await process.fail(1, id="m", at=now - 50, kind="Old", said="old", body=b"old")
+    (found,) = await process.recovery.failed()
+    assert (found.attempts, found.exception_type, found.exception_message) == (2, "New", "new")
+    assert found.first_failed_at.timestamp() == pytest.approx(now - 50)
+    assert found.failed_at.timestamp() == pytest.approx(now)
+    detail = await process.recovery.show(found.id)
+    assert detail.message.body == b"new"
+    assert [each.details["exception_type"] for each in detail.attempts] == ["New", "Old"]
+    assert [each.title for each in await process.recovery.groups()] == ["New: New"] or len(
+        await process.recovery.groups()
+    ) == 1
+
+
+@pytest.mark.parametrize("is_newest_first", [False, True])
+async def test_two_attempts_in_one_page_are_one_record(process, is_newest_first):
+    """Behaviour 4: count 2, the newer one's details, in whatever order they come."""
+    made = [process.site.failed_message(id="m", said=said) for said in ("first", "second")]
+    await process.broker.send_many("error", made[::-1] if is_newest_first else made)
+    await process.recovery.ingest()
+    (found,) = await process.recovery.failed()
+    assert (found.attempts, found.exception_message) == (2, "second")
+    assert len((await process.recovery.show(found.id)).attempts) == 2
+
+
+async def test_processes_that_read_at_once_lose_no_attempt(site):
+    """Behaviour 5: whoever reads what; in the end all attempts are there, and the newest groups only."""
+    processes = [
+        await site.open(classifiers={"said": lambda failure, _message: failure.exception_message}) for _ in range(2)
+    ]
+    for process, other in ((processes[0], "error"), (processes[1], "error-2")):
+        await process.broker.declare(other)
+    made = [site.failed_message(id=f"m-{number % 5}", said=f"said {number}") for number in range(40)]
+    await processes[0].broker.send_many("error", made)
+    await asyncio.gather(*(each.recovery.ingest() for each in processes * 2))
+    found = await processes[0].recovery.failed()
+    assert [each.attempts for each in found] == [8] * 5
+    assert {each.exception_message for each in found} == {f"said {number}" for number in range(35, 40)}
+    groups = await processes[0].recovery.groups(by="said")
+    assert {each.title: each.count for each in groups} == {f"said {number}": 1 for number in range(35, 40)}
+
+
+async def test_only_the_last_ten_attempts_are_kept(process):
+    """Behaviour 2: they are all counted; the oldest are forgotten, the first time is not."""
+    for number in range(13):
+        await process.fail(1, id="m", said=f"try {number}")
+    (found,) = await process.recovery.failed()
+    detail = await process.recovery.show(found.id)
+    assert found.attempts == 13
+    assert [each.details["exception_message"] for each in detail.attempts] == [f"try {n}" for n in range(12, 2, -1)]
+    assert detail.summary.first_failed_at < detail.attempts[-1].failed_at
+
+
+async def test_a_message_that_says_little_is_read_all_the_same(process):
+    """Behaviour 6: only the queue it failed in is needed."""
+    await process.broker.send("error", Message(b"x", headers={"redrive-failed-queue": "orders"}))
+    await process.recovery.ingest()
+    (found,) = await process.recovery.failed()
+    assert (found.queue, found.exception_type, found.message_type) == ("orders", "", "")
+    assert (await process.recovered()).progress.forwarded == 1
+
+
+async def test_a_message_without_a_queue_is_set_aside_and_the_rest_is_read(process):
+    """Behaviour 6: with the reason; one that cannot be read does not stop those around it."""
+    good = [process.site.failed_message() for _ in range(4)]
+    bad = Message(b"whose?", id="bad", headers={"x": 1})
+    await process.broker.send_many("error", [*good[:2], bad, *good[2:]])
+    await process.recovery.ingest()
+    assert await process.recovery.count("") == 4
+    (aside,) = await process.recovery.aside()
+    assert (aside.received.id, aside.received.body, aside.received.headers["x"]) == ("bad", b"whose?", 1)
+    assert "in which queue it failed" in aside.reason
+    assert [each.message_id for each in process.events if isinstance(each, MessageSetAside)] == ["bad"]
+    assert (await process.broker.inspect("error")).ready == 0
+
+
+async def test_what_was_set_aside_can_be_read_again_while_everything_runs(process):
+    """Behaviour 7: those that can be read now are; one that cannot does not block the others."""
+    bad = [Message(b"%d" % number, id=f"bad-{number}") for number in range(3)]
+    unfit = Message(b"x", id="unfit", headers={"redrive-failed-queue": "no/such//name" + "x" * 300})
+    await process.broker.send_many("error", [bad[0], unfit, *bad[1:]])
+    await process.recovery.ingest()
+    assert await process.recovery.reimport() == (0, 4)
+    assert len(await process.recovery.aside()) == 4
+    read, left = await process.recovery.reimport(queue="orders")
+    assert (read, left) in {(3, 1), (4, 0)}
+    assert len(await process.recovery.aside()) == left
+    assert {each.queue for each in await process.recovery.failed()} == {"orders"}
+    operation = await process.recovered()
+    assert operation.progress.forwarded == read
+
+
+async def test_nothing_that_cannot_be_read_is_lost_when_a_queue_is_made_anew(process):
+    """Behaviour 6: numbers of messages may begin again with a new queue; what is kept is kept."""
+    for number in range(2):
+        await process.broker.send("error", Message(b"%d" % number, id=f"bad-{number}"))
+        await process.recovery.ingest()
+        await process.broker.delete("error")
+        await process.broker.declare("error")
+    assert [each.received.body for each in await process.recovery.aside()] == [b"0", b"1"]
+
+
+async def test_a_store_that_is_full_stops_reading_and_it_goes_on_by_itself(site):
+    """Behaviour 8: failures stay in the error queue, with their deliveries uncounted, and are read later."""
+    process = await site.open()
+    process.fails("ledger.record", EngineUnavailable("disk is full"), times=15)
+    await process.broker.send_many("error", [process.site.failed_message() for _ in range(3)])
+    running = asyncio.create_task(process.recovery.run())
+    await site.until(lambda: are_there(process, 3), every=1.0)
+    process.recovery.stop()
+    await site.play(running)
+    assert process.calls["ledger.record"] == 16
+    info = await process.broker.inspect("error")
+    assert (info.ready, info.dead) == (0, 0)
+
+
+async def are_there(process, number):
+    return await process.recovery.count("") == number
+
+
+async def test_a_dead_letter_queue_is_a_source_too(site):
+    """L5.1: on request; the queue it was dead-lettered in is where it goes."""
+    process = await site.open(sources=("error", "orders/$dead"))
+    await process.broker.send("orders", Message(b"dead", id="d-1"))
+    (delivery,) = await process.broker.receive("orders")
+    await delivery.dead_letter("Broken", "cannot be read")
+    await process.recovery.ingest()
+    (found,) = await process.recovery.failed()
+    assert (found.message_id, found.queue, found.source) == ("d-1", "orders", "orders/$dead")
+    await process.recovered()
+    assert await process.bodies() == [b"dead"]
+
+
+async def test_a_source_that_is_not_there_yet_is_no_problem(site):
+    """L5.1: it is read when it comes."""
+    process = await site.open(sources=("later", "error"))
+    await process.fail(1)
+    await process.broker.declare("later")
+    await process.fail(1, source="later")
+    assert await process.recovery.count("") == 2
+
+
+async def test_what_a_worker_moves_to_the_error_queue_is_read(process):
+    """L5.1: with everything that it says about the failure."""
+    seen = []
+
+    async def handle(body: bytes):
+        seen.append(body)
+        raise LookupError("no such order")
+
+    await process.broker.send("orders", Message(b"x", id="w-1", subject="order.placed"))
+    policy = Recoverability(immediate=2, delayed=None, error_queue="error")
+    async with process.worker(handle, recoverability=policy):
+        await process.site.until(lambda: len(seen) == 3)
+    await process.recovery.ingest()
+    (found,) = await process.recovery.failed()
+    assert (found.message_id, found.queue, found.message_type) == ("w-1", "orders", "order.placed")
+    assert (found.exception_type, found.exception_message) == ("LookupError", "no such order")
+    (attempt,) = (await process.recovery.show(found.id)).attempts
+    assert attempt.details["worker"] == "shop"
+    assert attempt.details["tries"] == 3
+    assert "raise LookupError" in attempt.details["stack_trace"]
+
+
+async def test_foreign_attributes_survive_the_round_trip(process):
+    """Behaviour 10: a message of another framework goes back with its own headers, without those of its failure."""
+    theirs = {"NServiceBus.MessageId": "1", "NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder", "X": 1}
+    told = {
+        "NServiceBus.FailedQ": "orders@host",
+        "NServiceBus.TimeOfFailure": "2026-01-04 00:00:00:000000 Z",
+        "NServiceBus.ExceptionInfo.ExceptionType": "System.Exception",
+    }
+    await process.broker.send("error", Message(b"<x/>", id="n-1", headers={**theirs, **told}))
+    await process.recovery.ingest()
+    await process.recovered()
+    (sent,) = await process.arrived()
+    assert {name: value for name, value in sent.headers.items() if not name.startswith("redrive-")} == theirs
+
+
+# --- integrations
+
+
+async def test_the_events_queue_hears_of_every_failure_and_recovery(site):
+    """L5.1: as JSON, in the transaction that completes what was read."""
+    process = await site.open(events_queue="news")
+    (id_,) = await process.fail(1)
+    await process.recovered()
+    await process.succeed(*await process.arrived())
+    news = await process.arrived("news")
+    assert [each.message.subject for each in news] == [
+        "redrive.recovery.message_failed",
+        "redrive.recovery.message_recovered",
+    ]
+    assert [json.loads(each.body)["id"] for each in news] == [id_, id_]
+
+
+@pytest.mark.parametrize("verb", ["ledger.record", "ledger.confirm"])
+async def test_the_events_queue_hears_of_it_although_the_process_died(site, verb):
+    """L5.1: recorded, and dead before it could tell: it is told with the next reading, at least once."""
+    process = await site.open(events_queue="news")
+    if verb == "ledger.confirm":
+        await process.fail(1)
+        await process.recovered()
+    sent = await process.arrived()
+    process.dies(verb, when="after")
+    with pytest.raises(Crash):
+        await (process.succeed(*sent) if sent else process.fail(1))
+    await site.crash()
+    process = await site.open(events_queue="news")
+    site.clock.advance(100)
+    await process.recovery.ingest()
+    assert len(await process.arrived("news")) >= (2 if sent else 1)
+
+
+async def test_a_recovery_is_opened_as_a_program_opens_it(process):
+    """L5.1: beside the queues; the same failures are there for whoever opens it."""
+    await process.fail(2)
+    async with open_recovery(process.broker) as recovery:
+        assert await recovery.ingest() is False
+        found = await recovery.failed()
+    assert {each.status for each in found} <= {Status.UNRESOLVED}
+    assert failure_id("message-1", "orders") != failure_id("message-1", "billing")
