@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""Batches so small that a few messages make several, and the homes that worlds have."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from redrive.engines.sqlite import SqliteEngine
+from tests.conformance.homes import PostgresHome, SqliteHome
+from tests.crash.harness import World
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    monkeypatch.setattr("redrive.recovery.plan.LARGEST_BATCH", 6)
+
+
+@pytest.fixture
+def new_world():
+    """Make worlds in one SQLite file each, with an engine for each process."""
+
+    @asynccontextmanager
+    async def make(seed=0):
+        home = SqliteHome()
+        try:
+            yield World(home, seed=seed)
+        finally:
+            await ended()
+            home.remove()
+
+    return make
+
+
+@pytest.fixture
+def quick_world():
+    """Make worlds in memory, with one engine for all processes: they take half the time."""
+
+    @asynccontextmanager
+    async def make(seed=0):
+        world = World(InMemory(), seed=seed, is_shared=True)
+        engine = world.queues.engine(world.clock)
+        await engine.open()
+        try:
+            yield world
+        finally:
+            await ended()
+            await engine.close()
+
+    return make
+
+
+class InMemory:
+    """A home that is gone when its engine is closed."""
+
+    def engine(self, clock):
+        """Return an engine that is not open yet."""
+        return SqliteEngine(":memory:", clock=clock)
+
+
+@pytest.fixture(params=["one-schema", "queues-in-postgres", "ledger-in-postgres"])
+async def lasting_world(request, postgres_url, postgres_schema):
+    """A world with PostgreSQL in it, for many runs: engines that are open already and a schema that is there."""
+    schema, file = PostgresHome(postgres_url, postgres_schema), SqliteHome()
+    queues, store = {
+        "one-schema": (schema, schema),
+        "queues-in-postgres": (schema, file),
+        "ledger-in-postgres": (file, schema),
+    }[request.param]
+    world = World(queues, store, is_shared=True)
+    engines = {id(engine): engine for home in (world.queues, world.store) for engine in [home.engine(world.clock)]}
+    for engine in engines.values():
+        await engine.open()
+    yield world
+    await ended()
+    for engine in engines.values():
+        await engine.close()
+    file.remove()
+
+
+async def ended():
+    """End whatever dead processes have left running."""
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    mine = [task for task in others if not str(task.get_coro()).startswith("<coroutine object pytest")]
+    for task in mine:
+        task.cancel()

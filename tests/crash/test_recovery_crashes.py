@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: MIT
+"""A process dies between any two calls that it makes, and the next one leaves everything as it should be.
+
+That is every call at each of its occurrences: a scenario is run again and again, the n-th time up to the n-th call.
+To die after a call is to die before the next one, as only one is made at a time: the store is the same.
+"""
+
+import random
+from itertools import count
+
+import pytest
+
+from tests.crash.harness import Mishap, check, finished, prepared, run
+from tests.crash.scenes import SCENARIOS, operations
+
+long = [pytest.mark.torture, pytest.mark.timeout(3_600)]
+MOST_CALLS = 400
+LONG_ONES = ("canaries", "poisoned", "rated")
+"""So many calls that every other is enough for every day."""
+
+
+async def every_point(new_world, scenario, *, first=1, stride=1, **how):
+    """Run a scenario once for every call it makes, with a mishap at that; return how many there were."""
+    for nth in count(first, stride):
+        async with new_world(nth) as world:
+            (calls,) = await run(world, scenario, Mishap(nth, **how))
+        if calls < nth:
+            return calls
+        assert nth < MOST_CALLS, "there is no end of calls"
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("name", "stride"),
+    [
+        *(pytest.param(name, 1, id=name) for name in SCENARIOS if name not in LONG_ONES),
+        *(pytest.param(name, 2, id=f"{name}-some") for name in LONG_ONES),
+        *(pytest.param(name, 1, id=f"{name}-all", marks=long) for name in LONG_ONES),
+    ],
+)
+async def test_a_process_that_dies_before_any_call_leaves_nothing_behind(quick_world, name, stride):
+    assert await every_point(quick_world, SCENARIOS[name], stride=stride) > 20
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=long) for name in SCENARIOS])
+async def test_a_process_that_dies_after_any_call_leaves_nothing_behind(new_world, name):
+    assert await every_point(new_world, SCENARIOS[name], when="after") > 20
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("name", "stride"),
+    [
+        pytest.param("plain", 3, id="plain-some"),
+        *(pytest.param(name, 1, id=f"{name}-all", marks=long) for name in ("plain", "paused", "poisoned", "ingest")),
+    ],
+)
+async def test_a_call_that_fails_with_or_without_its_effect_is_made_again(quick_world, name, stride, when):
+    assert await every_point(quick_world, SCENARIOS[name], stride=stride, when=when, kind="fails") > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "stride", "seconds"),
+    [
+        *(pytest.param(name, 6, 1, id=f"{name}-some") for name in ("plain", "paused", "cancelled", "poisoned")),
+        *(pytest.param(name, 1, 12, id=f"{name}-all", marks=long) for name in SCENARIOS),
+    ],
+)
+async def test_the_process_that_goes_on_may_die_too(new_world, name, stride, seconds):
+    chance = random.Random(name)
+    async with new_world() as world:
+        (calls,) = await run(world, SCENARIOS[name], Mishap())
+    for nth in range(1 + chance.randrange(stride), calls + 1, stride):
+        for second in sorted(chance.sample(range(1, calls), seconds)):
+            async with new_world(nth) as world:
+                await run(world, SCENARIOS[name], Mishap(nth), Mishap(second))
+
+
+async def test_copies_of_an_attempt_that_came_to_nothing_are_never_sent(quick_world):
+    async with quick_world() as world:
+        await prepared(world, SCENARIOS["plain"])
+        process = world.process()
+        await world.play(process.live(lambda process: SCENARIOS["plain"].script(world, process)))
+        staged = process.calls.index("staged") + 1
+    for second in range(1, 90):
+        async with quick_world() as world:
+            await run(world, SCENARIOS["plain"], Mishap(staged), Mishap(second))
+
+
+@pytest.mark.parametrize("trials", [pytest.param(30, id="some"), pytest.param(3_000, id="many", marks=long)])
+async def test_a_process_after_another_dies_until_one_gets_through(new_world, trials):
+    for trial in range(trials):
+        chance = random.Random(trial)
+        name = chance.choice(list(SCENARIOS))
+        mishaps = [Mishap(chance.randrange(1, 90), chance.choice(["before", "after"])) for _ in range(4)]
+        async with new_world(trial) as world:
+            await run(world, SCENARIOS[name], *mishaps)
+
+
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [
+        *(pytest.param(name, 2, id=f"{name}-some") for name in SCENARIOS),
+        *(pytest.param(name, MOST_CALLS, id=f"{name}-all", marks=long) for name in SCENARIOS),
+    ],
+)
+async def test_it_is_the_same_with_a_server_and_with_queues_and_ledger_apart(lasting_world, name, points):
+    world = lasting_world
+    (calls,) = await run(world, SCENARIOS[name], Mishap())
+    chosen = range(1, calls + 1) if points >= calls else random.Random(name).sample(range(1, calls + 1), points)
+    for nth in chosen:
+        world.begin(nth)
+        await run(world, SCENARIOS[name], Mishap(nth))
+
+
+# --- engines that promise less
+
+
+async def loosely(new_world, name, mishap, **loose):
+    """Run a scenario on an engine that promises less; return how many calls it made."""
+    async with new_world(mishap.nth) as world:
+        return (await run(world, SCENARIOS[name], mishap, loose=loose))[0]
+
+
+@pytest.mark.parametrize("counts_exactly", [True, False])
+@pytest.mark.parametrize(
+    ("name", "stride"),
+    [
+        pytest.param("plain", 2, id="plain-some"),
+        *(pytest.param(name, 1, id=f"{name}-all", marks=long) for name in ("plain", "paused", "cancelled", "poisoned")),
+    ],
+)
+async def test_an_engine_that_is_not_transactional_sends_at_least_once_and_says_so(
+    quick_world, name, stride, counts_exactly
+):
+    for nth in count(1, stride):
+        if await loosely(quick_world, name, Mishap(nth), counts_exactly=counts_exactly) < nth:
+            break
+
+
+async def test_an_engine_that_is_not_transactional_sends_once_if_nobody_dies(new_world):
+    for name in SCENARIOS:
+        async with new_world() as world:
+            await prepared(world, SCENARIOS[name])
+            process = world.process(loose={"counts_exactly": True})
+            await world.play(process.live(lambda process, name=name: SCENARIOS[name].script(world, process)))
+            world.clock.advance(100.0)
+
+            async def look(process, world=world):
+                await check(world, process)
+                for operation in await operations(world, process):
+                    for part in await process.recovery.outcomes(operation.number):
+                        assert "twice" not in part.reason
+
+            await world.play(world.process().live(look))
+
+
+@pytest.mark.parametrize(("counts_exactly", "at_least"), [(True, 0.0), (False, 45.0)])
+async def test_a_queue_that_cannot_be_counted_is_empty_after_a_silence(new_world, counts_exactly, at_least):
+    loose = {"counts_exactly": counts_exactly}
+    async with new_world() as world:
+        await prepared(world, SCENARIOS["plain"])
+        process = world.process(loose=loose)
+        began = world.clock.monotonic()
+        await world.play(process.live(lambda process: SCENARIOS["plain"].script(world, process)))
+        assert world.clock.monotonic() - began < 1.0
+        nth = process.calls.index("staged") + 1
+    async with new_world() as world:
+        await prepared(world, SCENARIOS["plain"])
+        await world.play(
+            world.process(Mishap(nth, "after"), loose=loose).live(
+                lambda process: SCENARIOS["plain"].script(world, process)
+            )
+        )
+        began = world.clock.monotonic() + 100.0
+        await finished(world, SCENARIOS["plain"], loose=loose)
+        assert at_least <= world.clock.monotonic() - began < at_least + 60.0
