@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from redrive import __version__
-from redrive.cli import dead, messages, queues, screen, working
+from redrive.cli import dead, failed, ingesting, messages, operations, queues, recovering, redirects, screen, working
 from redrive.cli.demo import run_demo
 from redrive.cli.demo_queue import run_queue_demo
 from redrive.cli.screen import AsJson
@@ -17,7 +17,7 @@ from redrive.retry import Backoff, Policies
 
 app = typer.Typer(
     name="redrive",
-    help="Five layers of retry on one durable broker. Today: retrying calls, and durable queues.",
+    help="Five layers of retry on one durable broker. Today: retrying calls, durable queues, recovery in bulk.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -29,6 +29,15 @@ app.command()(messages.peek)
 app.command()(messages.cancel)
 app.add_typer(dead.app, name="dead")
 app.command()(working.worker)
+app.command()(ingesting.ingest)
+app.add_typer(failed.app, name="failed")
+app.command()(recovering.recover)
+app.command()(recovering.edit)
+app.command()(recovering.archive)
+app.command()(recovering.restore)
+app.command()(recovering.resolve)
+app.add_typer(operations.app, name="operations")
+app.add_typer(redirects.app, name="redirects")
 app.add_typer(policies_app, name="policies")
 
 PolicyFile = Annotated[Path, typer.Argument(help="A policy file, .toml or .xml.", show_default=False)]

@@ -25,7 +25,7 @@ def complete_queue(context: typer.Context) -> list[str]:
     """Return the names of the queues there are, for a shell; nothing if that cannot be found out quickly."""
     url = url_of(context)
     try:
-        return [] if _missing_file(url) else asyncio.run(_names(url))
+        return [] if missing_file(url) else asyncio.run(_names(url))
     except RedriveError:
         return []
 
@@ -63,7 +63,7 @@ def with_broker(context: typer.Context, do: Callable[[Broker], Awaitable[T]], *,
         may_create: whether a database that is not there is made; to look at one that is not there is a mistake.
     """
     url = url_of(context)
-    if not may_create and (missing := _missing_file(url)):
+    if not may_create and (missing := missing_file(url)):
         raise screen.refusal(
             f"there is no database {missing}; say where it is with --url or ${VARIABLE}, "
             "or make one by declaring a queue: redrive queues declare NAME"
@@ -116,7 +116,7 @@ async def _names(url: str) -> list[str]:
         return [queue.name for queue in await broker.queues()]
 
 
-def _missing_file(url: str) -> Path | None:
+def missing_file(url: str) -> Path | None:
     """Return the file that a SQLite URL names, if it is not there."""
     if not url.startswith("sqlite:///"):
         return None

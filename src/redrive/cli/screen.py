@@ -40,10 +40,10 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def refusal(problem: str) -> typer.Exit:
+def refusal(problem: str, status: int = 1) -> typer.Exit:
     """Say what is wrong; return what to raise."""
     err().print(Text.assemble(("error: ", "red"), problem), soft_wrap=True)
-    return typer.Exit(1)
+    return typer.Exit(status)
 
 
 def failure(error: RedriveError) -> typer.Exit:
@@ -137,7 +137,7 @@ def described(received: Received | Delivery) -> dict[str, Any]:
         "session_id": message.session_id,
         "ttl": message.ttl,
         "headers": dict(message.headers),
-        **_body(message.body),
+        **described_body(message.body),
         "dead_letter": why and {"reason": why.reason, "description": why.description, "source": why.source},
     }
 
@@ -149,7 +149,8 @@ def _times(received: Received | Delivery) -> dict[str, str | None]:
     return {name: instant and instant.isoformat() for name, instant in instants.items()}
 
 
-def _body(body: bytes) -> dict[str, str]:
+def described_body(body: bytes) -> dict[str, str]:
+    """Return a body as JSON shows it."""
     try:
         return {"body": body.decode(), "body_encoding": "utf-8"}
     except UnicodeDecodeError:

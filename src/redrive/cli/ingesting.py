@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""``redrive ingest``: read error queues and dead-letter queues into the store of failed messages."""
+
+from typing import Annotated
+
+import typer
+
+from redrive.broker import dead_letter_queue
+from redrive.cli import refusing, screen
+from redrive.cli.ledgers import Desk, Place, Sources, with_recovery
+from redrive.cli.option_groups import spread
+from redrive.cli.reaching import complete_queue
+from redrive.clock import pause
+
+_LOOK_EVERY_S = 0.5
+
+
+@spread
+def ingest(
+    context: typer.Context,
+    place: Place,
+    *,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue", "--source", metavar="QUEUE", autocompletion=complete_queue, help="An error queue; repeat it."
+        ),
+    ] = None,
+    dead_letters: Annotated[
+        list[str] | None,
+        typer.Option(metavar="QUEUE", autocompletion=complete_queue, help="A queue whose dead letters are read."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+) -> None:
+    """Read failures into the store, where they can be found, grouped and recovered.
+
+    They leave their queues for it. What cannot be read is set aside, and
+    nothing is lost. Without options it reads the queue error, or those in
+    $REDRIVE_SOURCES, and whatever was read before.
+
+    Examples:
+      redrive ingest
+      redrive ingest --dead-letters orders --dead-letters billing
+      redrive ingest --queue error --store sqlite:///recovery.db --follow
+    """
+    sources = Sources(queue, dead_letters)
+
+    async def read(desk: Desk) -> None:
+        for each in dead_letters or ():
+            await desk.broker.inspect(dead_letter_queue(each))
+        for each in queue or ():
+            await desk.broker.inspect(each)
+        await desk.ingest()
+        _tell(desk, as_json=place.as_json)
+        while follow:
+            before = desk.tally.read, desk.tally.aside
+            await pause(desk.broker.clock, _LOOK_EVERY_S)
+            await desk.recovery.ingest()
+            if (desk.tally.read, desk.tally.aside) != before:
+                _tell(desk, as_json=place.as_json)
+
+    try:
+        with_recovery(context, read, Sources(sources.source, sources.dead_letters, no_ingest=True), may_create=True)
+    except KeyboardInterrupt:
+        raise typer.Exit(0 if follow else int(refusing.Status.INTERRUPTED)) from None
+
+
+def _tell(desk: Desk, *, as_json: bool) -> None:
+    tally = desk.tally
+    if as_json:
+        screen.print_json({"read": tally.read, "set_aside": tally.aside, "sources": list(desk.sources)})
+        return
+    aside = f"; {tally.aside:,} could not be read: redrive failed aside" if tally.aside else ""
+    screen.say(f"read {tally.read:,} failures from {', '.join(desk.sources)}{aside}")

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: MIT
+"""Reaching recovery from a command: where failures are kept, which queues they are read from, who asks."""
+
+import asyncio
+import getpass
+import logging
+import os
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, TypeVar
+
+import typer
+
+from redrive import connect, open_recovery
+from redrive.broker import Broker, dead_letter_queue
+from redrive.cli import refusing, screen
+from redrive.cli.reaching import complete_queue, missing_file, url_of
+from redrive.cli.screen import AsJson
+from redrive.errors import QueueNotFound, RedriveError
+from redrive.recovery import MessageFailed, MessageSetAside, Recovery
+from redrive.recovery.recovery import ERROR_QUEUE
+from redrive.telemetry import Event
+
+T = TypeVar("T")
+
+STORE = "REDRIVE_STORE"
+SOURCES = "REDRIVE_SOURCES"
+ACTOR = "REDRIVE_ACTOR"
+
+
+Url = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="Where the queues are; $REDRIVE_URL, or else ./redrive.db.")
+]
+Store = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help=f"Where failures are kept; ${STORE}, or else where the queues are."),
+]
+Actor = Annotated[str | None, typer.Option(metavar="TEXT", help=f"Who you are; ${ACTOR}, or else user@host.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the queues and the failures are, and how to answer."""
+
+    store: Store = None
+    url: Url = None
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What is read before anything else."""
+
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="QUEUE", autocompletion=complete_queue, help="Read failures from this queue only; repeat it."
+        ),
+    ] = None
+    dead_letters: Annotated[
+        list[str] | None,
+        typer.Option(metavar="QUEUE", autocompletion=complete_queue, help="Read this queue's dead letters; repeat it."),
+    ] = None
+    no_ingest: Annotated[bool, typer.Option("--no-ingest", help="Do not read new failures first.")] = False
+
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """The queues that were named."""
+        return (*(self.source or ()), *map(dead_letter_queue, self.dead_letters or ()))
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts what is read, and passes everything on to whoever shows it."""
+
+    read: int = 0
+    aside: int = 0
+    shown_by: Callable[[Event], None] | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        self.read += isinstance(event, MessageFailed)
+        self.aside += isinstance(event, MessageSetAside)
+        if self.shown_by is not None:
+            self.shown_by(event)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Recovery, open.
+
+    Attributes:
+        recovery: the facade.
+        broker: the queues.
+        sources: the queues that failures are read from.
+        tally: counts them.
+    """
+
+    recovery: Recovery
+    broker: Broker
+    sources: tuple[str, ...]
+    tally: Tally = field(default_factory=Tally)
+
+    async def ingest(self) -> None:
+        """Read all failures that are there now, with a progress bar if there are many."""
+        there = [await self._ready(queue) for queue in self.sources]
+        with screen.progress() as bar:
+            task = bar.add_task("reading failures", total=sum(there), visible=sum(there) > 1_000)
+            self.tally.shown_by = lambda _event: bar.update(task, completed=self.tally.read + self.tally.aside)
+            try:
+                await self.recovery.ingest()
+            finally:
+                self.tally.shown_by = None
+
+    async def _ready(self, queue: str) -> int:
+        try:
+            return (await self.broker.inspect(queue)).ready
+        except QueueNotFound:
+            return 0
+
+
+def with_recovery(
+    context: typer.Context,
+    do: Callable[[Desk], Awaitable[T]],
+    sources: Sources | None = None,
+    *,
+    check: Callable[[], object] | None = None,
+    may_create: bool = False,
+) -> T:
+    """Open recovery, read new failures, do something, close it; an error is told and ends the command.
+
+    Args:
+        context: the command's.
+        do: what to do.
+        sources: what is read first; None: nothing.
+        check: refuses what cannot be understood, before anything is read.
+        may_create: whether a store that is not there is made: it would take in failures nobody looks for there.
+    """
+    _check_there(context, may_create=may_create)
+    quieten()
+    try:
+        if check is not None:
+            check()
+        return asyncio.run(_at_desk(context, do, sources))
+    except RedriveError as error:
+        raise refusing.failure(error) from None
+
+
+def store_of(context: typer.Context) -> str | None:
+    """Return the store that was given, to the command or in the environment; None: where the queues are."""
+    return context.params.get("store") or os.environ.get(STORE) or None
+
+
+def who(actor: str | None) -> str:
+    """Return who asks."""
+    return actor or os.environ.get(ACTOR) or f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def quieten() -> None:
+    """Keep events out of the terminal, unless somebody has said where logs go: commands tell what matters."""
+    layer = logging.getLogger("redrive")
+    if not layer.handlers and not logging.getLogger().handlers:
+        layer.addHandler(logging.NullHandler())
+
+
+def _check_there(context: typer.Context, *, may_create: bool) -> None:
+    if missing := missing_file(url_of(context)):
+        raise refusing.refusal(
+            f"there is no database {missing}; say where the queues are with --url or $REDRIVE_URL",
+            refusing.Status.ERROR,
+        )
+    store = store_of(context)
+    if store and not may_create and (missing := missing_file(store)):
+        raise refusing.refusal(
+            f"there is no store {missing}; make it by reading failures into it: redrive ingest --store {store}",
+            refusing.Status.ERROR,
+        )
+
+
+async def _at_desk(context: typer.Context, do: Callable[[Desk], Awaitable[T]], sources: Sources | None) -> T:
+    async with connect(url_of(context)) as broker, opened(broker, store_of(context), sources) as desk:
+        if sources is not None and not sources.no_ingest:
+            await desk.ingest()
+            _tell_read(desk)
+        return await do(desk)
+
+
+@asynccontextmanager
+async def opened(broker: Broker, store: str | None, sources: Sources | None) -> AsyncGenerator[Desk]:
+    """Open recovery with the queues that were named, or else with those that failures came from before."""
+    stated = sources.stated if sources is not None else ()
+    read = stated or await _usual_sources(broker, store)
+    tally = Tally()
+    async with open_recovery(broker, store, sources=read, on_event=tally) as recovery:
+        yield Desk(recovery, broker, read, tally)
+
+
+async def _usual_sources(broker: Broker, store: str | None) -> tuple[str, ...]:
+    """Return the error queue, and whatever else failures were read from: what fails again comes that way again."""
+    first = os.environ.get(SOURCES, "").replace(",", " ").split() or [ERROR_QUEUE]
+    async with open_recovery(broker, store, sources=()) as recovery:
+        known = await recovery.sources()
+    return tuple(dict.fromkeys((*first, *known)))
+
+
+def _tell_read(desk: Desk) -> None:
+    if desk.tally.read:
+        screen.err().print(f"read {desk.tally.read:,} failures from {', '.join(desk.sources)}", style="dim")
+    if desk.tally.aside:
+        told = f"{desk.tally.aside:,} could not be read and are set aside: redrive failed aside"
+        screen.err().print(told, style="yellow")

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: MIT
+"""``redrive operations``: see what was asked for, watch it, hold it up, or serve whatever is asked for."""
+
+import asyncio
+import logging
+import signal
+from contextlib import suppress
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.text import Text
+
+from redrive import connect
+from redrive.cli import refusing, screen, telling
+from redrive.cli.choosing import OUTCOMES, complete_outcome
+from redrive.cli.failed import Limit
+from redrive.cli.ledgers import Actor, Desk, Place, Sources, opened, store_of, who, with_recovery
+from redrive.cli.option_groups import spread
+from redrive.cli.reaching import Yes, confirm, missing_file, seconds, url_of
+from redrive.cli.recovering import Detach, Wait
+from redrive.cli.watching import Watch, conclude, tell
+from redrive.errors import RedriveError
+from redrive.recovery import Note, Operation, Outcome, Part
+
+app = typer.Typer(no_args_is_help=True)
+
+
+def complete_operation(context: typer.Context) -> list[tuple[str, str]]:
+    """Return the operations there are, for a shell; nothing if that cannot be found out quickly."""
+    url, store = url_of(context), store_of(context)
+    try:
+        return [] if missing_file(url) or (store and missing_file(store)) else asyncio.run(_numbers(url, store))
+    except RedriveError:
+        return []
+
+
+async def _numbers(url: str, store: str | None) -> list[tuple[str, str]]:
+    async with connect(url) as broker, opened(broker, store, None) as desk:
+        found = await desk.recovery.operations(limit=20)
+    return [(str(each.number), f"{each.plan.kind.value}, {each.state.word}") for each in found]
+
+
+Number = Annotated[int, typer.Argument(metavar="N", min=1, help="Its number.", autocompletion=complete_operation)]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why; for the audit trail.")]
+
+
+@app.callback()
+def _operations() -> None:
+    """See what was asked for, watch it, hold it up, or serve whatever is asked for.
+
+    Examples:
+      redrive operations list --open
+      redrive operations show 7 --outcome failed,skipped
+      redrive operations watch 7
+      redrive operations pause 7 --reason 'the warehouse is down again'
+      redrive operations run
+    """
+
+
+class _Seen(NamedTuple):
+    """An operation, some of its messages with what is known of why they failed, and notes."""
+
+    operation: Operation
+    parts: list[Part]
+    reasons: dict[str, Text]
+    notes: list[Note]
+
+
+@app.command("list")
+@spread
+def list_operations(
+    context: typer.Context,
+    place: Place,
+    *,
+    is_open: Annotated[bool, typer.Option("--open", help="Only those that are not over.")] = False,
+    before: Annotated[int | None, typer.Option(metavar="N", help="Go on before this one.")] = None,
+    limit: Limit = 20,
+) -> None:
+    """List operations, the newest first."""
+    found = with_recovery(
+        context,
+        lambda desk: desk.recovery.operations(is_open=True if is_open else None, before=before, limit=limit),
+    )
+    if place.as_json:
+        screen.print_json([telling.described_operation(each) for each in found])
+    elif found:
+        screen.out().print(telling.operations_table(found))
+    else:
+        screen.say("no operations are under way" if is_open else "no operations yet; ask for one: redrive recover")
+    if len(found) == limit:
+        screen.err().print(f"there may be more: --before {found[-1].number}", style="dim")
+
+
+@app.command()
+@spread
+def show(
+    context: typer.Context,
+    number: Number,
+    place: Place,
+    sources: Sources,
+    *,
+    outcome: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORD", autocompletion=complete_outcome, help="List its messages with this outcome; any is all."
+        ),
+    ] = None,
+    after: Annotated[int, typer.Option(metavar="MESSAGE", min=0, help="Go on after it.", show_default=False)] = 0,
+    limit: Limit = 20,
+) -> None:
+    """Show an operation: its figures, and what became of its messages.
+
+    Examples:
+      redrive operations show 7
+      redrive operations show 7 --outcome failed,failed-again
+    """
+    wanted = _outcomes(outcome)
+
+    async def look(desk: Desk) -> _Seen:
+        operation = await desk.recovery.operation(number)
+        parts = await desk.recovery.outcomes(number, wanted, after=after, limit=limit) if outcome else []
+        failed = await desk.recovery.failed([each.id for each in parts], limit=limit) if parts else []
+        reasons = {each.id: telling.why(each.exception_type, each.exception_message) for each in failed}
+        return _Seen(operation, parts, reasons, await desk.recovery.notes(f"operation:{number}"))
+
+    operation, parts, reasons, notes = with_recovery(context, look, sources)
+    if place.as_json:
+        more = {"messages": telling.plain(parts)} if outcome else {}
+        screen.print_json({**telling.described_operation(operation), "notes": telling.plain(notes), **more})
+        return
+    tell(operation)
+    _print_request(operation, notes)
+    if outcome:
+        console = screen.out()
+        console.print("", telling.parts_table(parts, reasons) if parts else Text("no message has that outcome"))
+    if len(parts) == limit:
+        screen.err().print(f"there may be more: --after {parts[-1].failure}", style="dim")
+
+
+@app.command()
+@spread
+def watch(context: typer.Context, number: Number, place: Place, sources: Sources, *, wait: Wait = "5s") -> None:
+    """Work on operations until this one is over, and watch it. Ctrl-C stops watching."""
+    _watched(context, number, place, sources, wait)
+
+
+@app.command()
+@spread
+def pause(context: typer.Context, number: Number, place: Place, *, reason: Reason = "", actor: Actor = None) -> None:
+    """Send nothing more for now."""
+    operation = with_recovery(context, lambda desk: desk.recovery.pause(number, actor=who(actor), reason=reason))
+    _print_changed(operation, place)
+
+
+@app.command()
+@spread
+def resume(
+    context: typer.Context,
+    number: Number,
+    place: Place,
+    sources: Sources,
+    *,
+    reason: Reason = "",
+    actor: Actor = None,
+    wait: Wait = "5s",
+    detach: Detach = False,
+) -> None:
+    """Go on with an operation that was paused, or that its canaries stopped, and watch it."""
+    operation = with_recovery(context, lambda desk: desk.recovery.resume(number, actor=who(actor), reason=reason))
+    if detach:
+        _print_changed(operation, place)
+    else:
+        _watched(context, number, place, sources, wait)
+
+
+@app.command()
+@spread
+def cancel(
+    context: typer.Context, number: Number, place: Place, *, reason: Reason = "", actor: Actor = None, yes: Yes = False
+) -> None:
+    """Send nothing more, and let go of what was not sent. When this returns, nothing more will be sent."""
+    confirm(f"Cancel operation {number}? What was sent stays sent.", yes=yes)
+    operation = with_recovery(context, lambda desk: desk.recovery.cancel(number, actor=who(actor), reason=reason))
+    _print_changed(operation, place)
+
+
+@app.command("set-rate")
+@spread
+def set_rate(
+    context: typer.Context,
+    number: Number,
+    rate: Annotated[str, typer.Argument(metavar="RATE", help="Messages a second to each queue, or none.")],
+    place: Place,
+    *,
+    actor: Actor = None,
+) -> None:
+    """Change how fast an operation sends.
+
+    Examples:
+      redrive operations set-rate 7 200
+      redrive operations set-rate 7 none
+    """
+    try:
+        wanted = None if rate.lower() == "none" else float(rate)
+    except ValueError:
+        problem = f"rate {rate!r}: write messages a second, such as 50, or none for as fast as it goes"
+        raise refusing.refusal(problem, refusing.Status.NOT_UNDERSTOOD) from None
+    operation = with_recovery(context, lambda desk: desk.recovery.set_rate(number, wanted, actor=who(actor)))
+    _print_changed(operation, place)
+
+
+@app.command()
+@spread
+def run(context: typer.Context, place: Place, sources: Sources) -> None:
+    """Serve until Ctrl-C or SIGTERM: read failures as they come, and work on whatever is asked for.
+
+    Any number of these may run on one store. Each takes what is free; what
+    one that dies was doing, another goes on with.
+
+    Example: redrive operations run --dead-letters orders
+    """
+    if not logging.getLogger().handlers:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    async def serve(desk: Desk) -> None:
+        screen.err().print(f"recovery reads {', '.join(desk.sources)} and works on operations; Ctrl-C stops it")
+        serving = asyncio.create_task(desk.recovery.run())
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, serving.cancel)
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    with_recovery(context, serve, Sources(sources.source, sources.dead_letters, no_ingest=True))
+
+
+@app.command()
+@spread
+def trail(
+    context: typer.Context,
+    place: Place,
+    *,
+    subject: Annotated[str | None, typer.Option(metavar="TEXT", help="Only about operation:7, queue:orders …")] = None,
+    before: Annotated[int | None, typer.Option(metavar="N", help="Go on before this entry.")] = None,
+    limit: Limit = 20,
+) -> None:
+    """Show who did what, why, and what came of it; refusals too, the newest first."""
+    entries = with_recovery(context, lambda desk: desk.recovery.trail(subject=subject, before=before, limit=limit))
+    if place.as_json:
+        screen.print_json(telling.plain(entries))
+    elif entries:
+        for line in telling.trail_lines(entries):
+            screen.out().print(line, soft_wrap=True)
+    else:
+        screen.say("nobody has done anything yet")
+    if len(entries) == limit:
+        screen.err().print(f"there may be more: --before {entries[-1].number}", style="dim")
+
+
+def _outcomes(words: list[str] | None) -> list[Outcome]:
+    stated = [word.strip() for each in words or () for word in each.split(",")]
+    wrong = [word for word in stated if word not in (*OUTCOMES, "any")]
+    if wrong:
+        raise refusing.refusal(
+            f"--outcome {wrong[0]!r}: write any, or some of {', '.join(OUTCOMES)}", refusing.Status.NOT_UNDERSTOOD
+        )
+    return [] if "any" in stated else [each for each in Outcome if each.word in stated]
+
+
+def _watched(context: typer.Context, number: int, place: Place, sources: Sources, wait: str) -> None:
+    watches: list[Watch] = []
+
+    async def work(desk: Desk) -> Operation:
+        await desk.recovery.operation(number)
+        watches.append(Watch(desk, seconds("wait", wait) or 0.0))
+        return await watches[0].until_over(number)
+
+    operation = with_recovery(context, work, Sources(sources.source, sources.dead_letters, no_ingest=True))
+    conclude(operation, watches[0], as_json=place.as_json)
+
+
+def _print_changed(operation: Operation, place: Place) -> None:
+    if place.as_json:
+        screen.print_json(telling.described_operation(operation))
+    else:
+        tell(operation)
+
+
+def _print_request(operation: Operation, notes: list[Note]) -> None:
+    console = screen.out()
+    asked = f"{screen.age(operation.requested_at)} ago" + (f" by {operation.actor}" if operation.actor else "")
+    took = operation.ended_at and operation.started_at and operation.ended_at - operation.started_at
+    facts = {
+        "asked": asked + (f": {operation.reason}" if operation.reason else ""),
+        "messages": telling.filter_text(operation.plan),
+        "how": telling.how_text(operation.plan),
+        "key": operation.key,
+        "batches": f"{operation.batches:,}" + (f", {operation.batches_left:,} left" if operation.batches_left else ""),
+        "took": took and screen.length(took.total_seconds()),
+        "later": operation.newcomers and f"{operation.newcomers:,} match that failed since, and are no part of it",
+        "seen by": operation.acknowledged_by,
+    }
+    console.print()
+    for name, value in facts.items():
+        if value:
+            console.print(Text.assemble((f"  {name:<10}", "dim"), screen.printable(str(value))), soft_wrap=True)
+    for line in telling.note_lines(notes):
+        console.print(line, soft_wrap=True)
