@@ -55,6 +55,7 @@ bench: $(VENV)-bench/ready ## measure Redrive beside its peers
 	@$(VENV)-bench/bin/python bench/retry.py
 	@$(VENV)-bench/bin/python bench/queues.py
 	@$(VENV)-bench/bin/python bench/queues.py --engine postgres
+	@$(VENV)-bench/bin/python bench/recovery.py
 
 .PHONY: lock
 lock: ## pin the development tools anew; UPGRADE=1 moves them to their newest versions
