@@ -3,6 +3,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 from tests.postgres.fixtures import (  # noqa: F401 - pytest finds fixtures by their names
@@ -22,3 +23,19 @@ settings.register_profile("default", deadline=None, max_examples=100)
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+REPEATED = ("tests/crash/", "tests/conformance/test_model.py", "tests/recovery/test_filter_sql.py")
+"""They go the same ways again and again: a tracer sees nothing new there, and takes as long as the tests."""
+
+COVERED_ON_POSTGRES = "test_claims"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Let coverage look away where it would only cost time."""
+    for item in items:
+        path = item.path.as_posix()
+        is_second_site = "/recovery/" in path and ("[one-schema" in item.name or "[apart" in item.name)
+        if any(part in path for part in REPEATED) or (is_second_site and item.path.stem != COVERED_ON_POSTGRES):
+            item.add_marker(pytest.mark.no_cover)
