@@ -30,12 +30,21 @@ REPEATED = ("tests/crash/", "tests/conformance/test_model.py", "tests/recovery/t
 
 COVERED_ON_POSTGRES = "test_claims"
 
+LONG = (
+    *("test_a_process_that_dies_before_any_call_leaves_nothing_behind[paused]", "[racing]", "[archived]", "[edited]"),
+    *("test_a_process_after_another_dies_until_one_gets_through[some]", "test_the_process_that_goes_on_may_die_too["),
+    "test_it_runs_is_written_down_and_leaves_nothing_behind[postgres]",
+)
+"""What ``make torture`` runs beside its own: together they would take the usual run over ten minutes."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Let coverage look away where it would only cost time."""
     for item in items:
         path = item.path.as_posix()
+        if ("/crash/" in path or "/bench/" in path) and any(part in item.name for part in LONG):
+            item.add_marker(pytest.mark.torture)
         is_second_site = "/recovery/" in path and ("[one-schema" in item.name or "[apart" in item.name)
         if any(part in path for part in REPEATED) or (is_second_site and item.path.stem != COVERED_ON_POSTGRES):
             item.add_marker(pytest.mark.no_cover)
