@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.errors import InvalidFilter, InvalidSetting
-from redrive.recovery.selection import Facts, Filter, Pattern, like_pattern
+from redrive.recovery.selection import Facts, Filter, Pattern
 from redrive.recovery.states import Outcome, Status
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -388,8 +388,3 @@ def test_a_last_part_is_a_whole_one():
     assert Pattern("last-part", "Error").matches("a.b.Error")
     assert not Pattern("last-part", "Error").matches("KeyError")
     assert not Pattern("exact", "Error").matches("a.Error")
-
-
-def test_wildcards_of_sql_stand_for_themselves():
-    assert like_pattern(r"50%_of\all") == r"50\%\_of\\all"
-    assert like_pattern("plain") == "plain"

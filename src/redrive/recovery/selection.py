@@ -202,11 +202,6 @@ class Filter:
         )
 
 
-def like_pattern(text: str) -> str:
-    r"""Return what ``LIKE ... ESCAPE '\'`` takes for this very text; the wildcards around it are the caller's."""
-    return re.sub(r"([%_\\])", r"\\\1", text)
-
-
 class _Reader:
     """Reads the text of a filter, term by term."""
 
