@@ -76,7 +76,7 @@ class Canaries(Scenario):
     """Two go first, and the rest when word of their success has come."""
 
     async def script(self, world, process):
-        operation = await self.asked(world, process, canary=Canary(count=2))
+        operation = await self.asked(world, process, canary=Canary(count=2, patience=10_000.0))
         for _ in range(6):
             await process.work()
             for queue in DESTINATIONS:

@@ -5,26 +5,15 @@ import pytest
 
 from tests.recovery.sites import SITES
 
-APART = ("test_claims", "test_forwarding", "test_staging")
-"""What goes on between queues and ledger: here it makes a difference that they are in two databases."""
-
-ALONE = ("test_bad_input",)
-"""What is refused before any database is asked."""
-
-LARGE = (
-    *("many_ids", "two_thousand", "archiving_many", "only_to_the_end", "dead_process_was_marking", "cancelled_archive"),
-    *("store_that_is_full", "what_they_were", "after_cancel_has_returned"),
-)
-"""Tests with thousands of messages."""
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Leave to ``make torture`` what takes long and is shown already on another site."""
     for item in items:
-        module, is_large = item.path.stem, any(word in item.name for word in LARGE)
-        is_apart, is_schema = "[apart" in item.name, "[one-schema" in item.name
-        if (is_apart and (module not in APART or is_large)) or (is_schema and (module in ALONE or is_large)):
+        marks = {mark.name for mark in item.iter_markers()}
+        is_apart = "[apart" in item.name and ("between_databases" not in marks or "large" in marks)
+        is_schema = "[one-schema" in item.name and not marks.isdisjoint({"before_databases", "large"})
+        if is_apart or is_schema:
             item.add_marker(pytest.mark.torture)
 
 

@@ -57,12 +57,17 @@ class Figures:
     def __init__(self):
         self._lock = asyncio.Lock()
         self._seen = {}
+        self._over = set()
 
     async def check(self, ledger):
         """Look at all operations, and compare with what was there before."""
         async with self._lock:
             for operation in await ledger.operations(limit=100):
+                is_news = operation.number not in self._over
                 self._check_one(operation)
+                if is_news and operation.number in self._over:
+                    rows = await ledger.parts(operation.number, limit=operation.progress.total + 1)
+                    assert len(rows) == operation.progress.total, operation
 
     def _check_one(self, operation):
         now = operation.progress
@@ -74,6 +79,7 @@ class Figures:
         if operation.state in (OperationState.COMPLETED, OperationState.CANCELLED):
             assert now.remaining == 0, told
             assert operation.batches_left == 0, told
+            self._over.add(operation.number)
         before = self._seen.get(operation.number)
         if before is not None:
             assert now.total == before.total, (told, before)

@@ -8,6 +8,7 @@ from redrive.recovery import Outcome, Status, Transform
 from tests.recovery.sites import Crash
 
 
+@pytest.mark.large
 async def test_archiving_many_goes_on_after_a_kill_at_the_right_batch(site):
     """Behaviour 66: nothing twice, nothing left out, and it is still the same person's operation."""
     process = await site.open()
@@ -38,6 +39,7 @@ async def test_archiving_leaves_newcomers_alone(process):
     assert await process.recovery.count("") == 5
 
 
+@pytest.mark.large
 async def test_a_cancelled_archive_leaves_the_rest(process):
     """Behaviour 43, 66: an archive can be cancelled too; its figures say how far it was."""
     await process.fail(2_500)

@@ -8,6 +8,8 @@ from redrive.errors import RedriveError, UsageError
 from redrive.recovery import Filter, Status, Transform
 from redrive.recovery.copies import CONFIRMATIONS
 
+pytestmark = pytest.mark.before_databases
+
 ODD_TEXTS = ["a\0b", "\0", "é\U0001f40d", "x" * 5_000, "' OR 1=1 --", "$1 ? @. @lock %s {0}", "\\", "\u202e\ufeff"]
 
 

@@ -10,7 +10,10 @@ from redrive.errors import OperationConflict
 from redrive.recovery import Outcome, Status
 from tests.recovery.sites import Crash
 
+pytestmark = pytest.mark.between_databases
+
 UNKNOWN = "f" * 32
+SET_STATUS = "UPDATE @.failures SET status = ? WHERE number = (SELECT number FROM @.failure_contents WHERE id = ?)"
 
 
 async def test_two_operations_that_race_send_each_message_once(site):
@@ -246,6 +249,7 @@ async def test_the_same_id_twice_counts_once(process):
     assert len(await process.arrived()) == 1
 
 
+@pytest.mark.large
 async def test_two_thousand_and_one_messages_are_three_batches(process):
     """Behaviour 22: a batch has at most a thousand messages."""
     await process.fail(2_001)
@@ -264,6 +268,7 @@ async def sizes(process, operation, found):
     found += [row[0] for row in rows]
 
 
+@pytest.mark.large
 async def test_a_selection_of_many_ids_is_cut_too(process):
     """Behaviour 22: a selection of 2,500 ids is three batches, each message sent once (they send one batch)."""
     ids = await process.fail(2_500)
@@ -282,7 +287,7 @@ async def test_what_was_archived_after_marking_is_not_sent(process):
 
     async def archive_one(*_values):
         await process.recovery.archive(ids[:1], actor="bob")
-        await process.sql("UPDATE @.failures SET status = 4 WHERE id = ?", ids[0])
+        await process.sql(SET_STATUS, 4, ids[0])
 
     process.at("ledger.mark", archive_one, when="after")
     await process.work()
@@ -291,11 +296,24 @@ async def test_what_was_archived_after_marking_is_not_sent(process):
     assert {each.id for each in await process.arrived()} == {"message-2", "message-3"}
 
 
+async def test_what_was_deleted_after_marking_has_a_row_that_says_so(process):
+    """Behaviour 23: also between marking and claiming."""
+    ids = await process.fail(3)
+    operation = await process.recovery.recover("")
+    number = (await process.summary(ids[1])).number
+    gone = lambda *_: process.sql("DELETE FROM @.failures WHERE number = ?", number)  # noqa: E731
+    process.at("ledger.mark", gone, when="after")
+    await process.work()
+    (part,) = await process.recovery.outcomes(operation.number, [Outcome.SKIPPED])
+    assert (part.failure, part.reason) == (number, "it was deleted")
+    assert len(await process.arrived()) == 2
+
+
 async def test_what_was_resolved_after_claiming_is_not_sent(process):
     """Behaviour 23: a message resolved while its copy was being staged is skipped; the copy is a stray."""
     ids = await process.fail(3)
     operation = await process.recovery.recover("")
-    process.at("ledger.staged", lambda *_: process.sql("UPDATE @.failures SET status = 3 WHERE id = ?", ids[1]))
+    process.at("ledger.staged", lambda *_: process.sql(SET_STATUS, 3, ids[1]))
     await process.work()
     (part,) = await process.recovery.outcomes(operation.number, [Outcome.SKIPPED])
     assert (part.id, part.reason) == (ids[1], "its status has changed")
@@ -306,6 +324,7 @@ async def test_what_was_resolved_after_claiming_is_not_sent(process):
 # --- orphans
 
 
+@pytest.mark.large
 async def test_what_a_dead_process_was_marking_another_finishes(site):
     """Behaviour 38: all of it: unlike in the source document, nothing has to be asked for again."""
     dead = await site.open()

@@ -131,11 +131,11 @@ def adjusting(world):
     """Return a script that stores what the ledger's verbs would take many steps for."""
 
     def adjust(_now):
-        rows = yield Sql("SELECT id, number FROM @.failures")
+        rows = yield Sql("SELECT id, number FROM @.failure_contents")
         numbers = {row[0]: row[1] for row in rows}
         yield Many(
-            "UPDATE @.failures SET status = ?, attempts = ? WHERE id = ?",
-            [(int(each["status"]), each["attempts"], each["id"]) for each in world],
+            "UPDATE @.failures SET status = ?, attempts = ? WHERE number = ?",
+            [(int(each["status"]), each["attempts"], numbers[each["id"]]) for each in world],
         )
         taken, parts = set(), []
         for each in world:

@@ -10,6 +10,8 @@ from redrive.errors import EngineUnavailable, QueueNotFound
 from redrive.recovery import Outcome, Status, StraysDropped
 from tests.recovery.sites import Crash
 
+pytestmark = pytest.mark.between_databases
+
 STAGING = "redrive.staging/orders"
 
 
@@ -231,6 +233,43 @@ async def test_a_refusing_destination_holds_up_only_itself(site):
     await stopped(process, running)
 
 
+async def test_everybody_sees_who_serves(site):
+    """L5.5: a process is seen as long as it serves, and while nobody does everybody sees that too."""
+    one, two = await site.open(), await site.open()
+    assert await two.recovery.services() == []
+    running = asyncio.create_task(one.recovery.run())
+    await site.until(one.recovery.services)
+    (seen,) = await two.recovery.services()
+    assert (seen.session, bool(seen.host)) == (one.recovery.session, True)
+    await site.play(site.clock.sleep_async(1_000))
+    assert await two.recovery.services() == [seen]
+    await stopped(one, running)
+    assert await two.recovery.services() == []
+
+
+async def test_a_process_that_dies_is_soon_not_seen_any_more(site):
+    """L5.5: and its row goes when another process is heard of."""
+    one, two = await site.open(), await site.open()
+    await one.raw_ledger.present("dead", "host", 60.0)
+    assert [each.session for each in await two.recovery.services()] == ["dead"]
+    site.clock.advance(60)
+    assert await two.recovery.services() == []
+    await two.raw_ledger.present("alive", "host", 60.0)
+    assert [row[0] for row in await two.sql("SELECT session FROM @.services")] == ["alive"]
+
+
+async def test_a_process_that_cannot_be_seen_works_all_the_same(process):
+    """L5.5: nothing depends on the list of processes."""
+    process.fails("ledger.present", EngineUnavailable("away"), times=1_000)
+    process.fails("ledger.absent", EngineUnavailable("away"), times=1_000)
+    await process.fail(3)
+    operation = await process.recovery.recover("")
+    running = asyncio.create_task(process.recovery.run())
+    await process.site.until(lambda: has_sent(process, operation.number, 3))
+    await stopped(process, running)
+    assert "saying that this process serves" in {getattr(each, "doing", "") for each in process.events}
+
+
 async def test_many_slow_destinations_hold_up_no_other_work(site):
     """Behaviour 36: even a process that is at work in as many lanes as it may marks and archives."""
     process = await site.open(settings={"most_lanes": 2})
@@ -291,6 +330,8 @@ async def test_a_process_that_was_stopped_can_work_again(process):
     operation = await process.recovery.recover("")
     await process.site.play(process.recovery.cancel(operation.number))
     assert (await process.recovery.operation(operation.number)).state.word == "cancelled"
+    process.recovery.stop()
+    assert (await process.recovered()).progress.forwarded == 2
 
 
 async def test_a_staging_queue_that_an_operator_deletes_loses_no_message(process):

@@ -157,6 +157,7 @@ async def test_nothing_that_cannot_be_read_is_lost_when_a_queue_is_made_anew(pro
     assert [each.received.body for each in await process.recovery.aside()] == [b"0", b"1"]
 
 
+@pytest.mark.large
 async def test_a_store_that_is_full_stops_reading_and_it_goes_on_by_itself(site):
     """Behaviour 8: failures stay in the error queue, with their deliveries uncounted, and are read later."""
     process = await site.open()

@@ -31,6 +31,7 @@ async def test_a_request_survives_a_kill_right_after_its_answer(site):
     assert len(await process.arrived()) == 3
 
 
+@pytest.mark.large
 async def test_progress_goes_forward_only_to_the_end(process):
     """Behaviour 39, 41: looked at after every change, it never falls, and ends at 1."""
     await process.fail(2_500)
@@ -51,6 +52,7 @@ async def test_progress_goes_forward_only_to_the_end(process):
     assert len(set(shares)) > 3
 
 
+@pytest.mark.large
 async def test_after_a_restart_the_figures_are_what_they_were(site):
     """Behaviour 40: totals and finished counts do not shrink (their gap)."""
     process = await site.open()
@@ -110,6 +112,7 @@ async def test_every_message_of_an_operation_can_be_listed_by_what_became_of_it(
 # --- cancel, pause
 
 
+@pytest.mark.large
 async def test_nothing_is_sent_after_cancel_has_returned(site):
     """Behaviour 43: no send after the answer; what was sent is listed, the rest is free."""
     process, other = await site.open(), await site.open()
@@ -351,6 +354,37 @@ async def test_a_dry_run_knows_what_others_have(process):
     assert (found.total, found.skipped, found.remaining) == (5, 2, 3)
 
 
+async def test_what_is_gone_before_its_turn_is_accounted_for(process):
+    """L5.11: whatever becomes of a message between the request and its turn, it has a row that says so."""
+    ids = await process.fail(5)
+    operation = await process.recovery.recover("")
+    await process.recovery.pause(operation.number)
+    await process.recovery.archive(ids[:2])
+    await process.recovery.resolve(ids[2:3])
+    await process.work()
+    gone = (await process.summary(ids[3])).number
+    await process.sql("DELETE FROM @.failures WHERE number = ?", gone)
+    await process.recovery.resume(operation.number)
+    await process.work()
+    progress = (await process.recovery.operation(operation.number)).progress
+    assert (progress.total, progress.forwarded, progress.skipped, progress.remaining) == (5, 1, 4, 0)
+    told = [each.reason for each in await process.recovery.outcomes(operation.number)]
+    assert told == ["it is archived", "it is archived", "it is resolved", "it was deleted", ""]
+
+
+async def test_a_cancelled_operation_has_a_row_for_each_message(process):
+    """L5.11: also for those whose turn never came."""
+    ids = await process.fail(30)
+    operation = await process.recovery.recover("", canary=2)
+    await process.recovery.step()
+    cancelled = await process.site.play(process.recovery.cancel(operation.number))
+    assert (cancelled.progress.total, cancelled.progress.forwarded, cancelled.progress.cancelled) == (30, 2, 28)
+    parts = await process.recovery.outcomes(operation.number, [Outcome.CANCELLED])
+    assert [each.id for each in parts] == ids[2:]
+    assert {each.reason for each in parts} == {"the operation was cancelled"}
+    assert (await process.recovered("")).progress.forwarded == 28
+
+
 @pytest.mark.parametrize("limit", [1, 4, 10, 12, 20, 50])
 async def test_a_dry_run_with_a_limit_says_what_the_real_run_does(process, limit):
     """Behaviour 47: also when another operation has some of the oldest."""
@@ -388,6 +422,8 @@ async def test_what_fails_after_the_request_is_not_part_of_it(process):
     await process.work()
     found = await process.recovery.operation(operation.number)
     assert (found.progress.total, found.progress.forwarded, found.progress.skipped) == (3, 2, 1)
+    (part,) = await process.recovery.outcomes(operation.number, [Outcome.SKIPPED])
+    assert (part.id, part.reason) == (ids[0], "it has changed since the request")
     assert {each.id for each in await process.arrived()} == {"message-2", "message-3"}
     assert await process.recovery.count("") == 3
     assert (await process.summary(ids[0])).status is Status.UNRESOLVED

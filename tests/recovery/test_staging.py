@@ -8,6 +8,8 @@ from redrive.errors import EngineUnavailable
 from redrive.recovery import MessagesEjected, Outcome, Status
 from tests.recovery.sites import Crash
 
+pytestmark = pytest.mark.between_databases
+
 STAGING = "redrive.staging/orders"
 OURS = {
     "redrive-recovery-id",
@@ -107,6 +109,7 @@ async def staged_copies(site):
         return 0
 
 
+@pytest.mark.large
 async def test_nobody_stages_before_the_last_batch_of_its_lane_has_gone(process):
     """L5.6: one batch at a time in a lane."""
     await process.fail(2_001)
@@ -122,6 +125,30 @@ async def test_nobody_stages_before_the_last_batch_of_its_lane_has_gone(process)
     assert seen[0] == 0
     assert max(seen) < 1_000
     assert len(await process.arrived()) == 2_001
+
+
+async def test_copies_are_dropped_although_everybody_died_who_knew_of_them(site):
+    """Behaviour 31: staged by one who died, cancelled by another who died before he looked for strays."""
+    one = await site.open()
+    await one.fail(3)
+    operation = await one.recovery.recover("")
+    one.dies("ledger.staged")
+    with pytest.raises(Crash):
+        await one.work()
+    await site.crash()
+    site.clock.advance(100)
+    two = await site.open()
+    two.dies("ledger.finish", when="after")
+    with pytest.raises(Crash):
+        await site.play(two.recovery.cancel(operation.number))
+    await site.crash()
+    site.clock.advance(100)
+    three = await site.open()
+    assert (await three.broker.inspect(STAGING)).ready == 3
+    await three.work()
+    left = await three.broker.inspect(STAGING)
+    assert (left.ready, left.locked) == (0, 0)
+    assert await three.arrived() == []
 
 
 async def test_a_staged_copy_says_nothing_of_its_failure(process):

@@ -25,6 +25,7 @@ from redrive.recovery.records import (
     LaneInfo,
     Note,
     Part,
+    ServiceInfo,
     SetAside,
 )
 from redrive.recovery.recovery import Recovery
@@ -66,6 +67,7 @@ __all__ = [
     "Progress",
     "Recovery",
     "RecoveryFault",
+    "ServiceInfo",
     "ServiceSettings",
     "SetAside",
     "Status",

@@ -50,7 +50,7 @@ def destination_of(staged: Staged, batch: Batch, redirects: Mapping[str, str]) -
 
 
 def staged_copy(
-    staged: Staged, batch: Batch, staging_id: str, to: str, load: Callable[[str], Callable[..., Any]] | None = None
+    staged: Staged, batch: Batch, to: str, load: Callable[[str], Callable[..., Any]] | None = None
 ) -> Message:
     """Return the copy for the staging queue.
 
@@ -64,7 +64,7 @@ def staged_copy(
         **message.headers,
         RECOVERY_ID: staged.id,
         RECOVERY_OPERATION: batch.operation,
-        STAGING: staging_id,
+        STAGING: batch.staging_id,
         DESTINATION: to,
     }
     edited = None

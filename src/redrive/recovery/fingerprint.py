@@ -27,6 +27,9 @@ from hashlib import blake2b
 from typing import Final
 
 VERSION: Final = 1
+EXCEPTION: Final = "exception"
+ADDED: Final = "x"
+"""Begins the ids of groups that a program's own classifiers make."""
 EXAMINED: Final = 65_536
 """How many characters of a trace are looked at, from its beginning and from its end."""
 
@@ -103,9 +106,10 @@ def exception_group(exception_type: str, stack_trace: str, reason: str = "") -> 
 
 
 def group_id(classifier: str, title_or_key: str) -> str:
-    """Return the id of a group: 16 hexadecimal digits of what it is compared by."""
+    """Return the id of a group: 16 hexadecimal digits of what it is compared by; an ``x`` before tells an added one."""
     told = "\0".join((str(VERSION), classifier, title_or_key))
-    return blake2b(told.encode(errors="backslashreplace"), digest_size=8).hexdigest()
+    digits = blake2b(told.encode(errors="backslashreplace"), digest_size=8).hexdigest()
+    return digits if classifier == EXCEPTION else ADDED + digits
 
 
 def excerpt(trace: str) -> str:
@@ -118,7 +122,7 @@ def excerpt(trace: str) -> str:
 
 def _group(key: tuple[str, ...], title: str) -> Group:
     told = title if len(title) <= _LONGEST_TITLE else title[: _LONGEST_TITLE - 1] + "…"
-    return Group(group_id("exception", "\n".join(key)), "exception", told)
+    return Group(group_id(EXCEPTION, "\n".join(key)), EXCEPTION, told)
 
 
 # --- Python

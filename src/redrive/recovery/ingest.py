@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeAlias
 
-from redrive.broker import Abandon, Broker, Complete, Effect, Message, Send
+from redrive.broker import Abandon, Complete, Effect, Message, Send
 from redrive.broker.message import Received
 from redrive.errors import LockLost, QueueNotFound, RedriveError
 from redrive.recovery.copies import CONFIRMATIONS, EDIT_OF, failure_id
 from redrive.recovery.events import MessageFailed, MessageRecovered, MessageSetAside
 from redrive.recovery.fingerprint import Group, exception_group, group_id
-from redrive.recovery.ledger import FailureStore
 from redrive.recovery.records import Arrival, Confirmation, Heard, SetAside
+from redrive.recovery.tools import Tools
 from redrive.recovery.vocabulary import Failure, Unreadable, clean, read_failure
 from redrive.telemetry import Event
 from redrive.worker.confirming import RECOVERY_HANDLED_AT, RECOVERY_ID, RECOVERY_OPERATION
@@ -40,28 +40,18 @@ class Ingester:
     """Reads failures.
 
     Args:
-        broker: where the queues are.
-        ledger: where failures are recorded.
+        tools: where the queues are, and where failures are recorded.
         classifiers: further ways to group failures, by name.
         events_queue: a queue that is told of every failure and recovery, for integrations; None: nobody is.
-        report: takes events.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        ledger: FailureStore,
-        *,
-        classifiers: Mapping[str, Classifier],
-        events_queue: str | None,
-        report: Callable[[Event], None],
-    ) -> None:
-        self._broker = broker
-        self._engine = broker.engine
-        self._ledger = ledger
+    def __init__(self, tools: Tools, *, classifiers: Mapping[str, Classifier], events_queue: str | None) -> None:
+        self._broker = tools.broker
+        self._engine = tools.broker.engine
+        self._ledger = tools.ledger
+        self._report = tools.report
         self._classifiers = classifiers
         self._events_queue = events_queue
-        self._report = report
 
     async def take(self, queue: str) -> int:
         """Read one page of failures from a queue; return how many messages there were."""

@@ -12,17 +12,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from redrive.broker import Abandon, Broker, Send
+from redrive.broker import Abandon, Send
 from redrive.broker.message import Message, Received
 from redrive.errors import EngineUnavailable, LockLost, RedriveError, TransformFailed
 from redrive.recovery.copies import Sorted, destination_of, forwarding, putting_away, sort, staged_copy
 from redrive.recovery.events import MessagesEjected, OperationChanged, StraysDropped
-from redrive.recovery.ledger import Ledger
 from redrive.recovery.plan import chunk
 from redrive.recovery.records import Batch, Lease, Staged
 from redrive.recovery.staging import LONGEST_NAP_S, LaneSettings, StagingQueue
 from redrive.recovery.states import AT_WORK, ENDED, BatchState, OperationState
-from redrive.telemetry import Event
+from redrive.recovery.tools import Tools
 from redrive.worker.confirming import RECOVERY_ID
 
 _SENT_BEFORE = "sent before the process stopped"
@@ -52,12 +51,9 @@ class LaneRunner:
 
     Args:
         lane: the destination.
-        broker: where the queues are.
-        ledger: what is done is noted there.
         lease: the right to work in this lane.
+        tools: where the queues are, and where it is noted what is done.
         settings: how.
-        new_id: names attempts at staging.
-        report: takes events.
         is_stopping: says whether to come to an end.
         nap: waits for some seconds, or until it is time to come to an end.
     """
@@ -65,24 +61,21 @@ class LaneRunner:
     def __init__(
         self,
         lane: str,
-        broker: Broker,
-        ledger: Ledger,
         lease: Lease,
+        tools: Tools,
         *,
         settings: LaneSettings,
-        new_id: Callable[[], str],
-        report: Callable[[Event], None],
         is_stopping: Callable[[], bool],
         nap: Callable[[float], Awaitable[None]],
     ) -> None:
         self._lane = lane
-        self._staging = StagingQueue(lane, broker, settings)
-        self._engine = broker.engine
-        self._ledger = ledger
+        self._staging = StagingQueue(lane, tools.broker, settings)
+        self._engine = tools.broker.engine
+        self._ledger = tools.ledger
+        self._new_id = tools.new_id
+        self._report = tools.report
         self._lease = lease
         self._settings = settings
-        self._new_id = new_id
-        self._report = report
         self._is_stopping = is_stopping
         self._nap = nap
         self._refusals: dict[int, int] = {}
@@ -110,7 +103,8 @@ class LaneRunner:
     async def _stage(self, batch: Batch) -> None:
         """Put copies of a batch into the staging queue, and let it go forward."""
         self._staging.was_deleted = False
-        staging_id = self._new_id()
+        batch = replace(batch, staging_id=self._new_id())
+        copied: dict[str, int] = {}
         refused: dict[int, str] = {}
         redirects = await self._ledger.redirects()
         after, has_more = 0, True
@@ -118,22 +112,21 @@ class LaneRunner:
             self._check_stopping()
             page, has_more = await self._ledger.to_stage(batch, after=after, limit=self._settings.page)
             if page:
-                refused |= await self._stage_page(page, batch, staging_id, redirects)
+                refused |= await self._stage_page(page, batch, redirects)
+                copied |= {each.id: each.failure for each in page if each.failure not in refused}
                 after = page[-1].failure
-        pending = await self._ledger.staged(self._lease, batch, staging_id, refused)
+        pending = await self._ledger.staged(self._lease, batch, copied, refused)
         self._report_ejected(batch, refused)
-        await self._forward(replace(batch, state=BatchState.FORWARDING, staging_id=staging_id), pending)
+        await self._forward(replace(batch, state=BatchState.FORWARDING), pending)
 
-    async def _stage_page(
-        self, page: Sequence[Staged], batch: Batch, staging_id: str, redirects: Mapping[str, str]
-    ) -> dict[int, str]:
+    async def _stage_page(self, page: Sequence[Staged], batch: Batch, redirects: Mapping[str, str]) -> dict[int, str]:
         """Stage a page; return what was refused, and why."""
         refused: dict[int, str] = {}
         copies: dict[int, Message] = {}
         for each in page:
             try:
                 to = destination_of(each, batch, redirects)
-                copies[each.failure] = staged_copy(each, batch, staging_id, to, load)
+                copies[each.failure] = staged_copy(each, batch, to, load)
             except TransformFailed as error:
                 refused[each.failure] = str(error)
         self._staging.fit_page([copy.body for copy in copies.values()])

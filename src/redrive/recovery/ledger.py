@@ -27,6 +27,7 @@ from redrive.recovery.records import (
     Lease,
     Note,
     Part,
+    ServiceInfo,
     SetAside,
     Staged,
     Work,
@@ -197,12 +198,27 @@ class WorkStore(Protocol):
         """Give a lease back, if it is still ours."""
         ...
 
+    async def present(self, session: str, host: str, seconds: float) -> None:
+        """Note that a process serves, and will be heard of again within so many seconds."""
+        ...
+
+    async def absent(self, session: str) -> None:
+        """Note that a process serves no longer."""
+        ...
+
+    async def services(self) -> list[ServiceInfo]:
+        """Return the processes that serve, the oldest first."""
+        ...
+
     async def work(self) -> Work:
         """Say what there is to do."""
         ...
 
     async def mark(self, lease: Lease, operation: int) -> bool:
-        """Make the next batches of an operation, in state marking; False if there is nothing left to mark."""
+        """Give the next messages of an operation their turn: make batches of them, in state marking.
+
+        If the operation is being cancelled, note that they were instead. Returns False if there are no more for now.
+        """
         ...
 
     async def claim(self, lease: Lease, operation: int) -> int:
@@ -232,10 +248,19 @@ class WorkStore(Protocol):
         """Return messages of a batch that are still to be recovered, as fit into memory, and whether there are more."""
         ...
 
-    async def staged(self, lease: Lease, batch: Batch, staging_id: str, refused: Mapping[int, str]) -> dict[str, int]:
-        """Let a batch go forward: its copies are in the staging queue, but for those that were refused.
+    async def staged(
+        self, lease: Lease, batch: Batch, copied: Mapping[str, int], refused: Mapping[int, str]
+    ) -> dict[str, int]:
+        """Let a batch go forward.
 
-        Returns the messages that are on their way: their ids and numbers.
+        Args:
+            lease: the right to work in its lane.
+            batch: the batch, with the staging id that its copies carry.
+            copied: the messages that have a copy in the staging queue: their ids and numbers.
+            refused: the numbers of those that could have none, and why.
+
+        Returns:
+            The messages that are on their way: their ids and numbers.
         """
         ...
 

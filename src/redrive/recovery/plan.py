@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from redrive import duration
 from redrive.errors import InvalidSetting
 from redrive.recovery.selection import Filter
-from redrive.recovery.states import SENT, MessageEvent, OperationState, Outcome
+from redrive.recovery.states import ENDED, SENT, MessageEvent, OperationState, Outcome
 from redrive.recovery.transform import Transform
 
 LARGEST_BATCH: Final = 1_000
@@ -151,7 +151,7 @@ class Progress:
     Attributes:
         total: the messages that matched when it was requested.
         forwarded: those that were sent on or, by an operation that sends nothing, changed.
-        skipped: those that another operation had, or that no longer matched when their turn came.
+        skipped: those that another operation had, or that had changed or were gone when their turn came.
         failed: those that could not be sent, and are unresolved again.
         cancelled: those that were not sent because the operation was cancelled.
         remaining: those whose turn is still to come.
@@ -176,26 +176,20 @@ class Progress:
         return 1.0 if not self.total else (self.total - self.remaining) / self.total
 
 
-def progress(matched: int, counts: Counts, state: OperationState, *, is_marked: bool) -> Progress:
+def progress(matched: int, counts: Counts) -> Progress:
     """Return the figures of an operation from the outcomes of its messages.
 
     Args:
         matched: how many messages matched when it was requested.
-        counts: how many of its messages have which outcome.
-        state: its state.
-        is_marked: whether every message has had its turn to be claimed.
+        counts: how many of these have which outcome; the others have not had their turn yet.
     """
-    marked = sum(counts.values())
-    total = max(matched, marked)
-    unmarked = total - marked
-    is_cancelled = state is OperationState.CANCELLED
     return Progress(
-        total=total,
+        total=matched,
         forwarded=sum(counts.get(each, 0) for each in (*SENT, Outcome.DONE)),
-        skipped=counts.get(Outcome.SKIPPED, 0) + (unmarked if is_marked and not is_cancelled else 0),
+        skipped=counts.get(Outcome.SKIPPED, 0),
         failed=counts.get(Outcome.FAILED, 0),
-        cancelled=counts.get(Outcome.CANCELLED, 0) + (unmarked if is_cancelled else 0),
-        remaining=counts.get(Outcome.PENDING, 0) + (0 if is_marked or is_cancelled else unmarked),
+        cancelled=counts.get(Outcome.CANCELLED, 0),
+        remaining=matched - sum(counts.values()) + counts.get(Outcome.PENDING, 0),
         succeeded=counts.get(Outcome.SUCCEEDED, 0),
         failed_again=counts.get(Outcome.FAILED_AGAIN, 0),
         waiting=counts.get(Outcome.FORWARDED, 0),
@@ -241,6 +235,11 @@ class Operation:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     acknowledged_by: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be done."""
+        return self.state in ENDED
 
 
 class Verdict(Enum):

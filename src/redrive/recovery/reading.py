@@ -24,10 +24,11 @@ from redrive.recovery.records import (
     LaneInfo,
     Note,
     Part,
+    ServiceInfo,
     SetAside,
 )
 from redrive.recovery.selection import Filter
-from redrive.recovery.states import ENDED, Outcome, Status
+from redrive.recovery.states import Outcome, Status
 from redrive.recovery.transform import Transform, diff
 
 Chosen: TypeAlias = Filter | str | Sequence[str]
@@ -202,11 +203,7 @@ class Reader:
     async def outcomes(
         self, number: int, outcomes: Sequence[Outcome] = (), *, after: int = 0, limit: int = 100
     ) -> list[Part]:
-        """Return the messages of an operation, with what became of each.
-
-        What no longer matched when its turn came, as it had changed since the request, is counted as skipped and has
-        no row here. Whoever asks for messages by their ids gets a row for each.
-        """
+        """Return the messages of an operation that have had their turn, with what became of each."""
         return await self._ledger.parts(number, outcomes, after=after, limit=limit)
 
     async def follow(
@@ -225,15 +222,19 @@ class Reader:
             operation = await self.operation(number, newcomers=False)
             yield operation
             now = self._broker.clock.monotonic()
-            if operation.progress.waiting != waiting or operation.state not in ENDED:
+            if operation.progress.waiting != waiting or not operation.is_over:
                 waiting, since = operation.progress.waiting, now
-            if operation.state in ENDED and (not waiting or now - since >= patience):
+            if operation.is_over and (not waiting or now - since >= patience):
                 return
             await pause(self._broker.clock, wait)
 
     async def lanes(self) -> list[LaneInfo]:
         """Return the lanes: what goes to one destination, and who is at work there."""
         return await self._ledger.lanes()
+
+    async def services(self) -> list[ServiceInfo]:
+        """Return the processes that serve: read failures, and work on operations. None means that all of that waits."""
+        return await self._ledger.services()
 
     async def redirects(self) -> dict[str, str]:
         """Return where failed messages go instead of the queue they failed in."""

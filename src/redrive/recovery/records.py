@@ -299,6 +299,21 @@ class LaneInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceInfo:
+    """A process that serves: it reads failures, and works on operations.
+
+    Attributes:
+        session: its name in the ledger, as in ``LaneInfo.session``.
+        host: where it is.
+        since: when it began.
+    """
+
+    session: str
+    host: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
     """A message of a batch, to be staged."""
 

@@ -22,7 +22,8 @@ from redrive.recovery.reading import PAGE, Chosen, How, Reader
 from redrive.recovery.records import Ask, AuditEntry, FailedMessage, Note, SetAside, check_words, storable
 from redrive.recovery.selection import Filter
 from redrive.recovery.service import Service, ServiceSettings
-from redrive.recovery.states import ENDED, OperationEvent, OperationState, Status
+from redrive.recovery.states import OperationEvent, OperationState, Status
+from redrive.recovery.tools import Tools
 from redrive.recovery.transform import Transform
 from redrive.telemetry import Event, report
 
@@ -79,20 +80,10 @@ class Recovery(Reader):
     ) -> None:
         super().__init__(broker, ledger)
         self._report: Callable[[Event], None] = partial(report, on_event=on_event)
-        self._ingester = Ingester(
-            broker, ledger, classifiers=_checked(classifiers), events_queue=events_queue, report=self._report
-        )
+        tools = Tools(broker=broker, ledger=ledger, new_id=new_id, chance=chance, report=self._report)
         self._told = () if events_queue is None else (events_queue,)
-        self._service = Service(
-            broker,
-            ledger,
-            self._ingester,
-            sources=tuple(sources),
-            settings=settings or ServiceSettings(),
-            new_id=new_id,
-            chance=chance,
-            report=self._report,
-        )
+        self._ingester = Ingester(tools, classifiers=_checked(classifiers), events_queue=events_queue)
+        self._service = Service(tools, self._ingester, sources=tuple(sources), settings=settings or ServiceSettings())
 
     async def __aenter__(self) -> Self:
         await self._ledger.open()
@@ -211,7 +202,7 @@ class Recovery(Reader):
         operation = await self.operation(number, newcomers=False)
         if operation.state is not OperationState.CANCELLING:  # somebody has asked for it, and may have had no answer
             operation = await self._change(number, OperationEvent.CANCEL, actor, reason)
-        while operation.state not in ENDED:
+        while not operation.is_over:
             if not await self._service.work():  # another process is in the middle of something, or was when it died
                 await pause(self._broker.clock, 0.05)
             operation = await self.operation(number, newcomers=False)

@@ -2,30 +2,31 @@
 """What one process does for recovery: it reads failures, marks operations, works in lanes.
 
 Any number of processes may do so on one ledger. Whatever one of them works on it holds a lease for; when it dies, the
-lease ends and another goes on. So no list of processes is kept, and a live neighbour's work is left alone.
+lease ends and another goes on. So a live neighbour's work is left alone, and nothing depends on the list of processes
+that is kept for people to see.
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from redrive.broker import Broker, Message, QueueSettings, Send
+from redrive.broker import Message, QueueSettings, Send
 from redrive.clock import pause
 from redrive.errors import LeaseLost, QueueNotFound, RedriveError, Unavailable
 from redrive.recovery.copies import CONFIRMATIONS, staging_queue
 from redrive.recovery.events import OperationChanged, RecoveryFault
 from redrive.recovery.ingest import Ingester
 from redrive.recovery.lane import LaneRunner, Stopping
-from redrive.recovery.ledger import Ledger
 from redrive.recovery.plan import Verdict, judge
 from redrive.recovery.records import Lease
 from redrive.recovery.staging import LaneSettings
 from redrive.recovery.states import ENDED, OperationEvent, OperationState
+from redrive.recovery.tools import Tools
 from redrive.retry.policy import Exponential, Failure, RetryAfter
-from redrive.telemetry import Event
 
 WAKE: Final = "redrive.recovery"
 """A message to this queue wakes every process that waits for work. It is a hint; nothing depends on it."""
@@ -54,39 +55,24 @@ class Service:
     """One process at work.
 
     Args:
-        broker: where the queues are.
-        ledger: what is to be done, and what was done.
+        tools: where the queues are, and the ledger.
         ingester: reads failures.
         sources: the error queues and dead-letter queues to read.
         settings: how it works.
-        new_id: names this process, and its attempts at staging.
-        chance: where random numbers come from.
-        report: takes events.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        ledger: Ledger,
-        ingester: Ingester,
-        *,
-        sources: Sequence[str],
-        settings: ServiceSettings,
-        new_id: Callable[[], str],
-        chance: Callable[[], float],
-        report: Callable[[Event], None],
-    ) -> None:
-        self._broker = broker
-        self._clock = broker.clock
-        self._ledger = ledger
+    def __init__(self, tools: Tools, ingester: Ingester, *, sources: Sequence[str], settings: ServiceSettings) -> None:
+        self._tools = tools
+        self._broker = tools.broker
+        self._clock = tools.broker.clock
+        self._ledger = tools.ledger
+        self._report = tools.report
         self._ingester = ingester
         self._sources = sources
         self._settings = settings
-        self._new_id = new_id
-        self._chance = chance
-        self._report = report
-        self.session = new_id()
+        self.session = tools.new_id()
         self._busy: set[str] = set()
+        self._is_running = False
         self._is_stopping = False
         self._woken = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -120,6 +106,8 @@ class Service:
 
     async def work(self) -> bool:
         """Do all work on operations that there is now; False if there was none for this process."""
+        if not self._is_running:
+            self._is_stopping = False  # whoever asks for work after a stop means it
         work = await self._ledger.work()
         attended = [await self._attend(number) for number in work.operations]
         lanes = await self._lanes((await self._ledger.work()).lanes)
@@ -130,8 +118,10 @@ class Service:
 
     async def run(self) -> None:
         """Read failures and work on operations until ``stop`` is called."""
+        self._is_running = True
         reads: list[Coroutine[Any, Any, object]] = [self._ingesting(queue) for queue in self._sources]
-        reading = [asyncio.create_task(read) for read in (*reads, self._confirming(), self._stopped.wait())]
+        reads += [self._confirming(), self._being_seen(), self._stopped.wait()]
+        reading = [asyncio.create_task(read) for read in reads]
         working = asyncio.create_task(self._working())
         try:
             done, _ = await asyncio.wait([*reading, working], return_when=asyncio.FIRST_COMPLETED)
@@ -142,7 +132,7 @@ class Service:
             for task in reading:
                 task.cancel()
             await asyncio.gather(*reading, working, return_exceptions=True)
-            self._is_stopping = False  # here and not at the beginning: who says stop before it has begun means it
+            self._is_running = self._is_stopping = False  # not at the beginning: who says stop before that means it
             self._stopped.clear()
 
     def stop(self) -> None:
@@ -155,7 +145,7 @@ class Service:
         """Tell every process that there is work."""
         self._woken.set()
         try:
-            await self._broker.engine.apply([Send(WAKE, Message(b"", id=self._new_id(), ttl=60.0))])
+            await self._broker.engine.apply([Send(WAKE, Message(b"", id=self._tools.new_id(), ttl=60.0))])
         except RedriveError as error:  # it is a hint, and the poll finds the work
             self._report(RecoveryFault("waking others", type(error).__name__, str(error)))
 
@@ -180,6 +170,19 @@ class Service:
 
         await self._forever("reading confirmations", CONFIRMATIONS, take)
 
+    async def _being_seen(self) -> None:
+        """Let people see that this process serves."""
+        try:
+            while True:
+                try:
+                    await self._ledger.present(self.session, socket.gethostname(), 2 * self._settings.lease)
+                except RedriveError as error:  # nothing depends on it
+                    self._report(RecoveryFault("saying that this process serves", type(error).__name__, str(error)))
+                await pause(self._clock, self._settings.lease)
+        finally:
+            with suppress(RedriveError):  # then it is forgotten when its time is over
+                await self._ledger.absent(self.session)
+
     async def _forever(self, doing: str, queue: str, do: Callable[[], Awaitable[bool]]) -> None:
         """Do something again and again; wait when there is nothing to do, and longer when it does not work."""
         failures = 0
@@ -196,7 +199,7 @@ class Service:
 
     async def _recover_from(self, doing: str, error: RedriveError, failures: int) -> None:
         self._report(RecoveryFault(doing, type(error).__name__, str(error)))
-        answer = _AGAIN.decide(Failure(failures, error, chance=self._chance()))
+        answer = _AGAIN.decide(Failure(failures, error, chance=self._tools.chance()))
         await pause(self._clock, answer.delay if isinstance(answer, RetryAfter) else _AGAIN.max)
 
     async def _working(self) -> None:
@@ -295,7 +298,7 @@ class Service:
         if state is OperationState.WATCHING:
             state = await self._judge(lease, number)
         claimed = 0 if state in ENDED else await self._ledger.claim(lease, number)
-        has_more = state is OperationState.RUNNING
+        has_more = state in (OperationState.RUNNING, OperationState.CANCELLING)
         while has_more and not self._is_stopping:
             has_more = await self._ledger.mark(lease, number)
             claimed += await self._ledger.claim(lease, number)
@@ -333,12 +336,9 @@ class Service:
     def _runner(self, lane: str, lease: Lease) -> LaneRunner:
         return LaneRunner(
             lane,
-            self._broker,
-            self._ledger,
             lease,
+            self._tools,
             settings=self._settings.lanes,
-            new_id=self._new_id,
-            report=self._report,
             is_stopping=lambda: self._is_stopping,
             nap=self._nap,
         )

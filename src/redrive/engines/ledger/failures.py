@@ -1,322 +1,33 @@
 # SPDX-License-Identifier: MIT
-"""Failed messages in SQL: recording failures, confirming successes, finding and counting."""
+"""Failed messages in SQL: finding them, counting them, notes about them, and forgetting them."""
 
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from redrive.broker.message import Message
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.ledger.filtering import condition
-from redrive.engines.ledger.script import Many, Row, Script, Sql
+from redrive.engines.ledger.recording import next_change
+from redrive.engines.ledger.script import Row, Script, Sql, listed, plain
 from redrive.errors import FailureNotFound
-from redrive.recovery.history import Folded, Record, fold, trimmed
-from redrive.recovery.records import (
-    ATTEMPTS_KEPT,
-    Arrival,
-    Attempt,
-    Confirmation,
-    FailedDetail,
-    FailedMessage,
-    GroupInfo,
-    Heard,
-    Note,
-    Part,
-)
+from redrive.recovery.records import Attempt, FailedDetail, FailedMessage, GroupInfo, Note, Part
 from redrive.recovery.selection import Filter
-from redrive.recovery.states import CLAIMS, MESSAGES, SENT, MessageEvent, Outcome, Status, sources
-from redrive.recovery.vocabulary import Failure
+from redrive.recovery.states import CLAIMS, Outcome, Status
 
-_CLAIMS = f"({', '.join(str(int(each)) for each in CLAIMS)})"
-_LONGEST_REASON = 300
-_WORTH_HEARING = (Outcome.PENDING, *(outcome for outcome in SENT if outcome is not Outcome.SUCCEEDED))
+_CLAIMS = listed(CLAIMS)
 _COLUMN_GROUPS = {"queue": "f.queue", "type": "f.message_type"}
-
-
-def next_change() -> Script[int]:
-    """Return the number of a change, and keep other changes waiting until this one is done."""
-    rows = yield Sql("UPDATE @.ledger_changes SET value = value + 1 RETURNING value")
-    number: int = rows[0][0]
-    return number
-
-
-# --- recording
-
-
-def record(_now: float, arrivals: Sequence[Arrival]) -> Script[list[bool]]:
-    """Record failures; say of each whether it was new."""
-    change = yield from next_change()
-    by_id: dict[str, list[Arrival]] = {}
-    for arrival in arrivals:
-        by_id.setdefault(arrival.id, []).append(arrival)
-    records = yield from _records(list(by_id))
-    folded = {id_: fold(records.get(id_, Record()), listed) for id_, listed in by_id.items()}
-    new = {id_: each for id_, each in folded.items() if id_ not in records}
-    more = {id_: each for id_, each in folded.items() if id_ in records and any(each.is_new)}
-    yield from _store_groups(arrivals)
-    yield from _store_names(arrivals)
-    if new:
-        yield Many(_INSERT, [_row_of(each, change) for each in new.values()])
-    yield from _store_more(more, change)
-    numbers = yield from _numbers_of([*new, *more])
-    yield from _store_contents(
-        {numbers[id_]: each for id_, each in (new | more).items()}, new={numbers[i] for i in new}
-    )
-    yield from _store_fails_again({numbers[id_]: each for id_, each in more.items() if each.fails_again}, _now)
-    yield from _store_edits([each.last for each in new.values() if each.last is not None], change, _now)
-    answers = {id_: iter(each.is_new) for id_, each in folded.items()}
-    return [next(answers[arrival.id]) for arrival in arrivals]
-
-
-_INSERT = (
-    "INSERT INTO @.failures (id, message_id, queue, status, message_type, exception_type, exception_group, attempts,"
-    " first_failed_at, failed_at, attempt_key, attempt_operation, change, source, edit_of)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-
-
-def _row_of(folded: Folded, change: int) -> tuple[object, ...]:
-    arrival, record_ = _last(folded), folded.record
-    failure = arrival.failure
-    return (
-        arrival.id,
-        failure.message_id,
-        failure.queue,
-        int(record_.status),
-        _plain(failure.message_type),
-        _plain(failure.exception_type),
-        arrival.groups[0].id,
-        record_.attempts,
-        record_.first_failed_at,
-        record_.failed_at,
-        failure.key,
-        failure.operation,
-        change,
-        arrival.source,
-        arrival.edit_of,
-    )
-
-
-def _last(folded: Folded) -> Arrival:
-    if folded.last is None:
-        raise AssertionError("a record without a failure")
-    return folded.last
-
-
-def _records(ids: list[str]) -> Script[dict[str, Record]]:
-    rows = yield Sql(
-        "SELECT f.number, f.id, f.status, f.attempts, f.first_failed_at, f.failed_at, f.attempt_key, f.settled_at,"
-        f" (SELECT p.operation FROM @.parts p WHERE p.failure = f.number AND p.outcome IN {_CLAIMS})"
-        " FROM @.failures f WHERE f.id IN @texts",
-        [ids],
-    )
-    earlier: dict[int, set[str]] = {row[0]: set() for row in rows}
-    if rows:
-        keys = yield Sql("SELECT failure, key FROM @.failure_attempts WHERE failure IN @ints", [list(earlier)])
-        for failure, key in keys:
-            earlier[failure].add(key)
-    return {
-        row[1]: Record(
-            status=Status(row[2]),
-            attempts=row[3],
-            first_failed_at=row[4],
-            failed_at=row[5],
-            key=row[6],
-            keys=frozenset(earlier[row[0]]),
-            settled_at=row[7],
-            operation=row[8],
-        )
-        for row in rows
-    }
-
-
-def _store_groups(arrivals: Sequence[Arrival]) -> Script[None]:
-    groups = {group.id: group for arrival in arrivals for group in arrival.groups}
-    yield Many(
-        "INSERT INTO @.groups (id, classifier, title) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        [(each.id, each.classifier, _plain(each.title)) for _, each in sorted(groups.items())],
-    )
-
-
-def _store_names(arrivals: Sequence[Arrival]) -> Script[None]:
-    names = {("source", arrival.source) for arrival in arrivals}
-    names |= {("exception", _plain(arrival.failure.exception_type)) for arrival in arrivals}
-    yield Many("INSERT INTO @.seen_names (kind, name) VALUES (?, ?) ON CONFLICT DO NOTHING", sorted(names))
-
-
-def _store_more(more: dict[str, Folded], change: int) -> Script[None]:
-    """Store what has changed about messages that have failed before."""
-    replaced = {id_: each for id_, each in more.items() if each.last is not None}
-    if replaced:  # what was the last failure is an earlier one now
-        yield Sql(
-            "INSERT INTO @.failure_attempts (failure, key, failed_at, operation, details)"
-            " SELECT f.number, f.attempt_key, f.failed_at, f.attempt_operation, c.details"
-            " FROM @.failures f JOIN @.failure_contents c ON c.number = f.number WHERE f.id IN @texts",
-            [list(replaced)],
-        )
-        yield Many(
-            "UPDATE @.failures SET message_id = ?, queue = ?, status = ?, message_type = ?, exception_type = ?,"
-            " exception_group = ?, attempts = ?, first_failed_at = ?, failed_at = ?, attempt_key = ?,"
-            " attempt_operation = ?, change = ?, source = ? WHERE id = ?",
-            [(*_row_of(each, change)[1:14], id_) for id_, each in replaced.items()],
-        )
-    late = [
-        (e.record.attempts, e.record.first_failed_at, int(e.record.status), i) for i, e in more.items() if not e.last
-    ]
-    yield Many("UPDATE @.failures SET attempts = ?, first_failed_at = ?, status = ? WHERE id = ?", late)
-
-
-def _numbers_of(ids: list[str]) -> Script[dict[str, int]]:
-    rows = yield Sql("SELECT id, number FROM @.failures WHERE id IN @texts", [ids])
-    return {row[0]: row[1] for row in rows}
-
-
-def _store_contents(stored_: dict[int, Folded], *, new: set[int]) -> Script[None]:
-    last = {number: each.last for number, each in stored_.items() if each.last is not None}
-    yield Many(
-        "INSERT INTO @.failure_contents (number, exception_message, properties, details, search, body)"
-        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE SET exception_message = excluded.exception_message,"
-        " properties = excluded.properties, details = excluded.details, search = excluded.search, body = excluded.body",
-        [(number, *_contents_of(arrival)) for number, arrival in last.items()],
-    )
-    yield Many(
-        "INSERT INTO @.failure_attempts (failure, key, failed_at, operation, details) VALUES (?, ?, ?, ?, ?)",
-        [(number, *_attempt_of(arrival)) for number, each in stored_.items() for arrival in each.earlier],
-    )
-    again = [number for number in last if number not in new]
-    if again:
-        yield Sql("DELETE FROM @.failure_groups WHERE failure IN @ints", [again])
-    yield Many(
-        "INSERT INTO @.failure_groups (failure, group_id) VALUES (?, ?)",
-        [(number, group.id) for number, arrival in last.items() for group in arrival.groups[1:]],
-    )
-    yield from _trim([number for number, each in stored_.items() if each.record.attempts > ATTEMPTS_KEPT])
-
-
-def _contents_of(arrival: Arrival) -> tuple[object, ...]:
-    failure, message = arrival.failure, arrival.message
-    searched = [failure.exception_message, *(f"{name}: {value}" for name, value in message.headers.items())]
-    return (
-        _plain(failure.exception_message),
-        stored.properties_of(message),
-        _details_of(failure),
-        _plain("\n".join(searched)),
-        message.body,
-    )
-
-
-def _attempt_of(arrival: Arrival) -> tuple[object, ...]:
-    failure = arrival.failure
-    return failure.key, failure.failed_at.timestamp(), failure.operation, _details_of(failure)
-
-
-def _details_of(failure: Failure) -> str:
-    told: dict[str, Any] = {name: value for name in _DETAILS if (value := getattr(failure, name)) not in ("", 0, None)}
-    return json.dumps(told | {"headers": dict(failure.headers)})
-
-
-_DETAILS = (
-    *("exception_type", "exception_message", "stack_trace", "source", "reason", "description", "queue"),
-    *("host", "worker", "tries", "vocabulary"),
-)
-
-
-def _trim(failures: list[int]) -> Script[None]:
-    """Forget the oldest failures of messages that have failed very often."""
-    if not failures:
-        return
-    rows = yield Sql("SELECT failure, failed_at, key FROM @.failure_attempts WHERE failure IN @ints", [failures])
-    kept: dict[int, list[tuple[float, str]]] = {}
-    for failure, failed_at, key in rows:
-        kept.setdefault(failure, []).append((failed_at, key))
-    gone = [(failure, key) for failure, keys in kept.items() for key in trimmed(keys, ATTEMPTS_KEPT - 1)]
-    yield Many("DELETE FROM @.failure_attempts WHERE failure = ? AND key = ?", gone)
-
-
-def _store_fails_again(failed: dict[int, Folded], now: float) -> Script[None]:
-    """Tell the operation that had sent a message that it failed again, and with what."""
-    yield Many(
-        f"UPDATE @.parts SET outcome = {int(Outcome.FAILED_AGAIN)}, at = ?, reason = ?"
-        f" WHERE failure = ? AND outcome IN {_CLAIMS}",
-        [(now, _said(each.last), number) for number, each in failed.items()],
-    )
-
-
-def _said(arrival: Arrival | None) -> str:
-    if arrival is None:
-        return ""
-    told = f"{arrival.failure.exception_type}: {arrival.failure.exception_message}"
-    return _plain(told if len(told) <= _LONGEST_REASON else told[: _LONGEST_REASON - 1] + "…")
-
-
-def _store_edits(arrivals: Sequence[Arrival], change: int, now: float) -> Script[None]:
-    """Link an edited copy that has failed with what it was made of, which lives on in it."""
-    edits = [(arrival.edit_of, arrival) for arrival in arrivals if arrival.edit_of is not None]
-    for original, arrival in edits:
-        rows = yield Sql(
-            f"UPDATE @.failures SET status = {int(Status.RESOLVED)}, edited_as = ?, settled_at = ?, change = ?"
-            f" WHERE id = ? AND status IN ({_numbers(MessageEvent.CONFIRM)}) RETURNING number",
-            [arrival.id, now, change, original],
-        )
-        yield Many(
-            f"UPDATE @.parts SET outcome = {int(Outcome.FAILED_AGAIN)}, at = ?, reason = ?"
-            f" WHERE failure = ? AND outcome IN {_CLAIMS}",
-            [(now, _said(arrival), row[0]) for row in rows],
-        )
-
-
-def confirm(now: float, confirmations: Sequence[Confirmation]) -> Script[list[Heard]]:
-    """Note that recovered messages were handled; say of each what that was worth."""
-    change = yield from next_change()
-    numbers = yield from _numbers_of([each.id for each in confirmations])
-    known = {(numbers[each.id], each.operation): each for each in confirmations if each.id in numbers}
-    failures = sorted({number for number, _ in known})
-    before = yield from _sent(failures)
-    yield Many(
-        f"UPDATE @.parts SET outcome = {int(Outcome.SUCCEEDED)}, at = ?"
-        f" WHERE operation = ? AND failure = ? AND outcome IN {_CLAIMS}",
-        [(each.at.timestamp(), each.operation, number) for (number, _), each in known.items()],
-    )
-    yield Many(  # it has succeeded: whoever else had sent it need not be waited for
-        f"UPDATE @.parts SET outcome = {int(Outcome.CLOSED)}, at = ?, reason = ?"
-        f" WHERE failure = ? AND outcome = {int(Outcome.FORWARDED)}",
-        [(now, f"it succeeded after operation {operation}", number) for number, operation in known],
-    )
-    news = [number for number, operation in known if before.get((number, operation)) in _WORTH_HEARING]
-    yield Sql(
-        f"UPDATE @.failures SET status = {int(Status.RESOLVED)}, settled_at = ?, change = ?"
-        f" WHERE number IN @ints AND status IN ({_numbers(MessageEvent.CONFIRM)})",
-        [now, change, news],
-    )
-    return [_heard(before, (numbers.get(each.id, 0), each.operation)) for each in confirmations]
-
-
-def _sent(failures: list[int]) -> Script[dict[tuple[int, int], Outcome]]:
-    """Return what became of messages in all the operations they were in."""
-    rows = yield Sql("SELECT failure, operation, outcome FROM @.parts WHERE failure IN @ints", [failures])
-    return {(row[0], row[1]): Outcome(row[2]) for row in rows}
-
-
-def _heard(before: dict[tuple[int, int], Outcome], part: tuple[int, int]) -> Heard:
-    outcome = before.get(part)
-    if outcome in CLAIMS:
-        before[part] = Outcome.SUCCEEDED  # a second word of it in the same page is not news
-        return Heard.NEW
-    return Heard.KNOWN if outcome is Outcome.SUCCEEDED else Heard.UNKNOWN
-
-
-def _numbers(event: MessageEvent) -> str:
-    return ", ".join(str(int(each)) for each in sources(MESSAGES, event))
 
 
 # --- finding
 
 _SUMMARY = (
-    "SELECT f.number, f.id, f.message_id, f.queue, f.status, f.message_type, f.exception_type, c.exception_message,"
+    "SELECT f.number, c.id, c.message_id, f.queue, f.status, f.message_type, f.exception_type, c.exception_message,"
     " f.exception_group, f.attempts, f.first_failed_at, f.failed_at,"
-    " (SELECT max(p.operation) FROM @.parts p WHERE p.failure = f.number), f.edit_of, f.edited_as, f.source"
+    f" coalesce((SELECT p.operation FROM @.parts p WHERE p.failure = f.number AND p.outcome IN {_CLAIMS}),"
+    " f.operation), f.edit_of, f.edited_as, f.source"
     " FROM @.failures f JOIN @.failure_contents c ON c.number = f.number"
 )
 
@@ -413,7 +124,8 @@ def sources_seen(_now: float) -> Script[list[str]]:
 def ids(_now: float, beginning: str, limit: int = 2) -> Script[list[str]]:
     """Return the ids of failed messages that begin so; they are hexadecimal."""
     rows = yield Sql(
-        "SELECT id FROM @.failures WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", [beginning, beginning + "g", limit]
+        "SELECT id FROM @.failure_contents WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+        [beginning, beginning + "g", limit],
     )
     return [row[0] for row in rows]
 
@@ -430,7 +142,7 @@ def _counts_of_notes(subjects: list[str]) -> Script[dict[str, int]]:
 
 def show(_now: float, id_: str) -> Script[FailedDetail | None]:
     """Return everything about one failed message."""
-    rows = yield Sql(f"{_SUMMARY} WHERE f.id = ?", [id_])
+    rows = yield Sql(f"{_SUMMARY} WHERE c.id = ?", [id_])
     if not rows:
         return None
     summary = _summary_of(rows[0])
@@ -447,7 +159,8 @@ def show(_now: float, id_: str) -> Script[FailedDetail | None]:
     )
     attempts += [Attempt(failed_at=utc(row[0]), operation=row[1], details=json.loads(row[2])) for row in rows]
     parts = yield Sql(
-        "SELECT operation, failure, outcome, reason, at FROM @.parts WHERE failure = ? ORDER BY operation DESC",
+        "SELECT p.operation, p.failure, p.outcome, p.reason, p.at FROM @.operations o CROSS JOIN @.parts p"
+        " WHERE p.operation = o.number AND p.failure = ? ORDER BY o.number DESC",
         [summary.number],
     )
     return FailedDetail(
@@ -467,8 +180,7 @@ def part_of(row: Row, id_: str) -> Part:
 def contents(_now: float, failures: Sequence[int]) -> Script[list[Message]]:
     """Return the messages of failures by their numbers."""
     rows = yield Sql(
-        "SELECT f.number, f.message_id, c.properties, c.body FROM @.failures f"
-        " JOIN @.failure_contents c ON c.number = f.number WHERE f.number IN @ints",
+        "SELECT number, message_id, properties, body FROM @.failure_contents WHERE number IN @ints",
         [list(failures)],
     )
     found = {row[0]: stored.message_of(row[1], row[2], row[3]) for row in rows}
@@ -478,11 +190,6 @@ def contents(_now: float, failures: Sequence[int]) -> Script[list[Message]]:
     return [found[number] for number in failures]
 
 
-def _plain(text: str) -> str:
-    """Return a text that every database can store."""
-    return text.replace("\0", "").encode(errors="backslashreplace").decode()
-
-
 # --- notes and retention
 
 
@@ -490,9 +197,9 @@ def note(now: float, subject: str, text: str, actor: str) -> Script[Note]:
     """Write a note."""
     rows = yield Sql(
         "INSERT INTO @.notes (subject, text, actor, at) VALUES (?, ?, ?, ?) RETURNING number",
-        [subject, _plain(text), actor, now],
+        [subject, plain(text), actor, now],
     )
-    return Note(number=rows[0][0], subject=subject, text=_plain(text), actor=actor, at=utc(now))
+    return Note(number=rows[0][0], subject=subject, text=plain(text), actor=actor, at=utc(now))
 
 
 def notes(_now: float, subject: str) -> Script[list[Note]]:

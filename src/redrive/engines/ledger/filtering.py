@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from redrive.engines.ledger.script import Script, Sql
+from redrive.recovery.fingerprint import ADDED
 from redrive.recovery.selection import Filter, Pattern
 from redrive.recovery.states import Outcome, Status
 
@@ -24,7 +25,7 @@ class Condition(NamedTuple):
 
 
 def condition(chosen: Filter) -> Script[Condition]:
-    """Return the condition of a filter; the classifiers of its groups are looked up first."""
+    """Return the condition of a filter; the names of exceptions that it may mean are looked up first."""
     found = Condition("TRUE", [])
     if chosen.status != frozenset(Status):  # as literals: indexes are for certain statuses
         numbers = sorted(int(each) for each in chosen.status)
@@ -32,9 +33,10 @@ def condition(chosen: Filter) -> Script[Condition]:
         if Status.UNRESOLVED not in chosen.status:
             found = found.also("f.status > 1")
     if chosen.groups:
-        found = yield from _in_groups(found, list(chosen.groups))
-    for column, names in (("queue", chosen.queues), ("id", chosen.ids), ("message_id", chosen.message_ids)):
-        found = _any_of(found, f"f.{column}", "texts", names)
+        found = _in_groups(found, chosen.groups)
+    found = _any_of(found, "f.queue", "texts", chosen.queues)
+    found = _identified(found, "id", chosen.ids)
+    found = _identified(found, "message_id", chosen.message_ids)
     found = _named(found, "f.message_type", chosen.type_patterns)
     found = _named(found, "f.exception_type", (yield from _spelled_out(chosen.exception_patterns)))
     found = _within_bounds(found, chosen)
@@ -58,10 +60,16 @@ def _any_of(found: Condition, column: str, kind: str, values: Sequence[object]) 
     return found.also(f"{column} IN @{kind}", list(values))
 
 
-def _in_groups(found: Condition, groups: list[str]) -> Script[Condition]:
-    rows = yield Sql("SELECT id FROM @.groups WHERE id IN @texts AND classifier <> 'exception'", [groups])
-    theirs = sorted(row[0] for row in rows)
-    ours = [group for group in groups if group not in theirs]
+def _identified(found: Condition, column: str, ids: Sequence[str]) -> Condition:
+    if not ids:
+        return found
+    theirs = f"SELECT c.number FROM @.failure_contents c WHERE c.{column} IN @texts"
+    return found.also(f"f.number IN ({theirs})", list(ids))
+
+
+def _in_groups(found: Condition, groups: Sequence[str]) -> Condition:
+    theirs = [group for group in groups if group.startswith(ADDED)]
+    ours = [group for group in groups if not group.startswith(ADDED)]
     added = "EXISTS (SELECT 1 FROM @.failure_groups g WHERE g.failure = f.number AND g.group_id IN @texts)"
     if not theirs:
         return _any_of(found, "f.exception_group", "texts", ours)

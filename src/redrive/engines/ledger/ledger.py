@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from redrive.broker.message import Message
-from redrive.engines.ledger import asides, failures, operations, work
+from redrive.engines.ledger import asides, batches, failures, leases, marking, operations, recording
 from redrive.engines.ledger.script import Script, Scripted
 from redrive.recovery.plan import Counts, Operation, Plan
 from redrive.recovery.records import (
@@ -23,6 +23,7 @@ from redrive.recovery.records import (
     Lease,
     Note,
     Part,
+    ServiceInfo,
     SetAside,
     Staged,
     Work,
@@ -61,11 +62,11 @@ class SqlLedger:
 
     async def record(self, arrivals: Sequence[Arrival]) -> list[bool]:
         """Record failures."""
-        return await self._engine.run(lambda now: failures.record(now, arrivals))
+        return await self._engine.run(lambda now: recording.record(now, arrivals))
 
     async def confirm(self, confirmations: Sequence[Confirmation]) -> list[Heard]:
         """Note that recovered messages were handled."""
-        return await self._engine.run(lambda now: failures.confirm(now, confirmations))
+        return await self._engine.run(lambda now: recording.confirm(now, confirmations))
 
     async def find(
         self, chosen: Filter, *, after: int = 0, limit: int = 100, newest_first: bool = False
@@ -202,90 +203,101 @@ class SqlLedger:
 
     async def hold(self, name: str, session: str, seconds: float) -> Lease | None:
         """Take a lease."""
-        return await self._engine.run(lambda now: work.hold(now, name, session, seconds))
+        return await self._engine.run(lambda now: leases.hold(now, name, session, seconds))
 
     async def renew(self, lease: Lease, seconds: float) -> None:
         """Lengthen a lease."""
-        await self._engine.run(lambda now: work.renew(now, lease, seconds))
+        await self._engine.run(lambda now: leases.renew(now, lease, seconds))
 
     async def release(self, lease: Lease) -> None:
         """Give a lease back."""
-        await self._engine.run(lambda now: work.release(now, lease))
+        await self._engine.run(lambda now: leases.release(now, lease))
+
+    async def present(self, session: str, host: str, seconds: float) -> None:
+        """Note that a process serves."""
+        await self._engine.run(lambda now: leases.present(now, session, host, seconds))
+
+    async def absent(self, session: str) -> None:
+        """Note that a process serves no longer."""
+        await self._engine.run(lambda now: leases.absent(now, session))
+
+    async def services(self) -> list[ServiceInfo]:
+        """Return the processes that serve."""
+        return await self._engine.look(leases.services)
 
     async def work(self) -> Work:
         """Say what there is to do."""
-        return await self._engine.look(work.work)
+        return await self._engine.look(marking.work)
 
     async def mark(self, lease: Lease, operation: int) -> bool:
-        """Make the next batches of an operation; what they are is found out before others have to wait."""
-        page = await self._engine.look(lambda now: work.next_page(now, operation))
-        if page is None:
-            return False
-        return await self._engine.run(lambda now: work.mark(now, lease, operation, page))
+        """Give the next messages of an operation their turn."""
+        return await self._engine.run(lambda now: marking.mark(now, lease, operation))
 
     async def claim(self, lease: Lease, operation: int) -> int:
         """Claim the messages of an operation's batches in marking."""
-        return await self._engine.run(lambda now: work.claim(now, lease, operation))
+        return await self._engine.run(lambda now: marking.claim(now, lease, operation))
 
     async def canaries(self, operation: int) -> tuple[Counts, float]:
         """Return what became of an operation's canaries."""
-        return await self._engine.look(lambda now: work.canaries(now, operation))
+        return await self._engine.look(lambda now: marking.canaries(now, operation))
 
     async def judged(self, lease: Lease, operation: int, event: OperationEvent, told: str) -> None:
         """Let the rest follow the canaries, or stop."""
-        await self._engine.run(lambda now: work.judged(now, lease, operation, event, told))
+        await self._engine.run(lambda now: marking.judged(now, lease, operation, event, told))
 
     async def settle(self, lease: Lease, operation: int) -> OperationState:
         """Bring an operation to its end, or to its beginning."""
-        return await self._engine.run(lambda now: work.settle(now, lease, operation))
+        return await self._engine.run(lambda now: marking.settle(now, lease, operation))
 
     async def next_batch(self, lease: Lease, lane: str) -> Batch | None:
         """Return a lane's next batch."""
-        return await self._engine.look(lambda now: work.next_batch(now, lease, lane))
+        return await self._engine.look(lambda now: batches.next_batch(now, lease, lane))
 
     async def to_stage(self, batch: Batch, *, after: int = 0, limit: int = 200) -> tuple[list[Staged], bool]:
         """Return messages of a batch that are still to be recovered."""
-        return await self._engine.look(lambda now: work.to_stage(now, batch, after=after, limit=limit))
+        return await self._engine.look(lambda now: batches.to_stage(now, batch, after=after, limit=limit))
 
-    async def staged(self, lease: Lease, batch: Batch, staging_id: str, refused: Mapping[int, str]) -> dict[str, int]:
+    async def staged(
+        self, lease: Lease, batch: Batch, copied: Mapping[str, int], refused: Mapping[int, str]
+    ) -> dict[str, int]:
         """Let a batch go forward."""
-        return await self._engine.run(lambda now: work.staged(now, lease, batch, staging_id, refused))
+        return await self._engine.run(lambda now: batches.staged(now, lease, batch, copied, refused))
 
     async def pending(self, batch: Batch) -> dict[str, int]:
         """Return the messages of a batch that are not done."""
-        return await self._engine.look(lambda now: work.pending(now, batch))
+        return await self._engine.look(lambda now: batches.pending(now, batch))
 
     async def state_of(self, lease: Lease, batch: Batch) -> OperationState:
         """Return how far a batch's operation is."""
-        return await self._engine.look(lambda now: work.state_of(now, lease, batch))
+        return await self._engine.look(lambda now: batches.state_of(now, lease, batch))
 
     async def reserve(self, lease: Lease, batch: Batch, next_at: float) -> None:
         """Note that a lane sends now and not again before then."""
-        await self._engine.run(lambda now: work.reserve(now, lease, batch, next_at))
+        await self._engine.run(lambda now: batches.reserve(now, lease, batch, next_at))
 
     async def forwarded(self, lease: Lease, batch: Batch, numbers: Sequence[int], *, told: str = "") -> None:
         """Note that messages have left for their destination."""
-        await self._engine.run(lambda now: work.forwarded(now, lease, batch, numbers, told=told))
+        await self._engine.run(lambda now: batches.forwarded(now, lease, batch, numbers, told=told))
 
     async def eject(self, lease: Lease, batch: Batch, reasons: Mapping[int, str]) -> None:
         """Note that messages could not be sent."""
-        await self._engine.run(lambda now: work.eject(now, lease, batch, reasons))
+        await self._engine.run(lambda now: batches.eject(now, lease, batch, reasons))
 
     async def unstage(self, lease: Lease, batch: Batch, numbers: Sequence[int]) -> None:
         """Take messages back that were staged and not sent."""
-        await self._engine.run(lambda now: work.unstage(now, lease, batch, numbers))
+        await self._engine.run(lambda now: batches.unstage(now, lease, batch, numbers))
 
     async def finish(self, lease: Lease, batch: Batch, forwarded: Sequence[int] = ()) -> OperationState:
         """Delete a batch."""
-        return await self._engine.run(lambda now: work.finish(now, lease, batch, forwarded))
+        return await self._engine.run(lambda now: batches.finish(now, lease, batch, forwarded))
 
     async def count_strays(self, lease: Lease, lane: str, strays: int) -> None:
         """Count copies that were dropped."""
-        await self._engine.run(lambda now: work.count_strays(now, lease, lane, strays))
+        await self._engine.run(lambda now: batches.count_strays(now, lease, lane, strays))
 
     async def lanes(self) -> list[LaneInfo]:
         """Return the lanes."""
-        return await self._engine.look(work.lanes)
+        return await self._engine.look(batches.lanes)
 
 
 def _now(now: float) -> Script[float]:

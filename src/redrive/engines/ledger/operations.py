@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from redrive.clock import utc
-from redrive.engines.ledger.failures import next_change, part_of
+from redrive.engines.ledger.failures import part_of
 from redrive.engines.ledger.filtering import Condition, condition
-from redrive.engines.ledger.script import Row, Script, Sql
+from redrive.engines.ledger.recording import next_change
+from redrive.engines.ledger.script import Row, Script, Sql, listed
 from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
-from redrive.recovery.plan import Kind, Operation, Plan, progress
+from redrive.recovery.plan import LARGEST_BATCH, Kind, Operation, Plan, progress
 from redrive.recovery.records import NOBODY, Ask, AuditEntry, DryRun, Part
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import (
+    CLAIMS,
     ENDED,
     MESSAGES,
     OPERATIONS,
@@ -21,13 +23,20 @@ from redrive.recovery.states import (
     OperationState,
     Outcome,
     Status,
+    changed,
     sources,
 )
 
-_ENDED = f"({', '.join(str(int(each)) for each in ENDED)})"
+HAS_MEMBERS = "EXISTS (SELECT 1 FROM @.operation_members m WHERE m.operation = o.number)"
+"""Whether some messages of the operation ``o`` have not had their turn yet."""
+
+_ENDED = listed(ENDED)
+_CLAIMED = f"p.outcome IN {listed(CLAIMS)}"  # said wherever a message's claim is looked for: its index is for these
+_TAKEN = f"SELECT 1 FROM @.parts p WHERE p.failure = f.number AND {_CLAIMED} AND p.outcome IN"
+_OUTCOMES = ", ".join(f"count(*) FILTER (WHERE outcome = {int(each)})" for each in Outcome)  # unlike groups, unsorted
 _COLUMNS = (
-    "number, plan, state, told, actor, reason, key, matched, is_marked, batches, unknown_ids, requested_at, started_at,"
-    " ended_at, cutoff, acknowledged_by"
+    "number, plan, state, told, actor, reason, key, matched, cutoff, batches, unknown_ids, requested_at, started_at,"
+    " ended_at, acknowledged_by"
 )
 
 
@@ -47,21 +56,36 @@ def request(now: float, ask: Ask) -> Script[Operation]:
     unknown = [*(yield from _unknown_ids(ask.plan.filter)), *ask.malformed_ids]
     state = _first_state(ask.plan, matched, now)
     rows = yield Sql(
-        "INSERT INTO @.operations (kind, plan, filter, asked, actor, reason, key, state, told, cutoff, matched, marked,"
-        " position, is_marked, has_verdict, batches, served, unknown_ids, requested_at, not_before, ended_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, 0, 0, ?, ?, 0, 0, ?, ?, ?, ?) RETURNING number",
+        "INSERT INTO @.operations (kind, plan, filter, asked, actor, reason, key, state, told, cutoff, matched,"
+        " has_verdict, batches, served, unknown_ids, requested_at, not_before, ended_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, ?, 0, 0, ?, ?, ?, ?) RETURNING number",
         [
             *(ask.plan.kind.value, _json(ask.plan.to_json()), _json(ask.plan.filter.to_json()), ask.asked),
             *(ask.actor, ask.reason, ask.key, int(state)),
-            *(cutoff, matched, int(not matched), int(ask.plan.canary is None), _json(unknown), now),
+            *(cutoff, matched, int(ask.plan.canary is None), _json(unknown), now),
             None if ask.plan.not_before is None else ask.plan.not_before.timestamp(),
             None if matched else now,
         ],
     )
     number: int = rows[0][0]
+    yield from _write_members(number, ask.plan, matched)
     told = f"{matched} messages" + (f", {len(unknown)} unknown ids" if unknown else "")
     yield from write_audit(now, ask.actor, ask.plan.kind.value, f"operation:{number}", ask.reason, told)
     return (yield from operation(now, number))
+
+
+def _write_members(number: int, plan: Plan, matched: int) -> Script[None]:
+    """Write down which messages an operation is about: whatever becomes of them, it accounts for these."""
+    found = yield from wanted(plan)
+    page = f"SELECT f.number FROM @.failures f WHERE {found.text} AND f.number > ? ORDER BY f.number LIMIT ?"
+    last = 0
+    for start in range(0, matched, LARGEST_BATCH):
+        rows = yield Sql(
+            "INSERT INTO @.operation_members (operation, last, numbers)"
+            f" SELECT ?, max(page.number), @list(page.number) FROM ({page}) page RETURNING last",
+            [number, *found.values, last, min(LARGEST_BATCH, matched - start)],
+        )
+        last = rows[0][0]
 
 
 def _first_state(plan: Plan, matched: int, now: float) -> OperationState:
@@ -107,8 +131,7 @@ def wanted(plan: Plan) -> Script[Condition]:
     found = yield from condition(plan.filter)
     if plan.limit is None:
         return found
-    taken = f"SELECT 1 FROM @.parts p WHERE p.failure = f.number AND p.outcome IN {_holding(plan)}"
-    return found.also(f"NOT EXISTS ({taken})")
+    return found.also(f"NOT EXISTS ({_TAKEN} {_holding(plan)})")
 
 
 def _holding(plan: Plan) -> str:
@@ -116,7 +139,7 @@ def _holding(plan: Plan) -> str:
     holding = [Outcome.PENDING]
     if plan.kind is Kind.RECOVER and not plan.again:
         holding.append(Outcome.FORWARDED)
-    return f"({', '.join(str(int(each)) for each in holding)})"
+    return listed(holding)
 
 
 def _matched(plan: Plan) -> Script[int]:
@@ -132,7 +155,7 @@ def _taken(plan: Plan) -> Script[tuple[int, int | None]]:
     holding = _holding(plan) if Status.RETRY_ISSUED in plan.filter.status else f"({int(Outcome.PENDING)})"
     rows = yield Sql(
         "SELECT count(*), min(p.operation) FROM @.parts p JOIN @.failures f ON f.number = p.failure"
-        f" WHERE p.outcome IN {holding} AND {found.text}",
+        f" WHERE {_CLAIMED} AND p.outcome IN {holding} AND {found.text}",
         found.values,
     )
     return rows[0][0], rows[0][1]
@@ -151,7 +174,7 @@ def _check_not_all_taken(plan: Plan, matched: int) -> Script[None]:
 def _unknown_ids(chosen: Filter) -> Script[list[str]]:
     if not chosen.ids:
         return []
-    rows = yield Sql("SELECT id FROM @.failures WHERE id IN @texts", [list(chosen.ids)])
+    rows = yield Sql("SELECT id FROM @.failure_contents WHERE id IN @texts", [list(chosen.ids)])
     known = {row[0] for row in rows}
     return [each for each in chosen.ids if each not in known and each != NOBODY]
 
@@ -181,7 +204,7 @@ def _by_destination(plan: Plan) -> Script[dict[str, int]]:
     chosen = f"SELECT f.number, f.queue, f.status FROM @.failures f WHERE {found.text}{limit}"
     rows = yield Sql(
         f"SELECT f.queue, count(*) FROM ({chosen}) f WHERE f.status IN @ints"
-        f" AND NOT EXISTS (SELECT 1 FROM @.parts p WHERE p.failure = f.number AND p.outcome IN {_holding(plan)})"
+        f" AND NOT EXISTS ({_TAKEN} {_holding(plan)})"
         " GROUP BY f.queue ORDER BY f.queue",
         [*found.values, able],
     )
@@ -203,7 +226,7 @@ def operation(_now: float, number: int, *, newcomers: bool = False) -> Script[Op
         raise OperationNotFound(number)
     late = 0
     if newcomers and OperationState(rows[0][2]) not in ENDED:
-        late = yield from _newcomers(number, Plan.from_json(json.loads(rows[0][1])), rows[0][14])
+        late = yield from _newcomers(number, Plan.from_json(json.loads(rows[0][1])), rows[0][8])
     return (yield from _with_figures(rows[0], late))
 
 
@@ -227,23 +250,19 @@ def operations(
 
 
 def _with_figures(row: Row, newcomers: int) -> Script[Operation]:
-    number, state, is_marked = row[0], OperationState(row[2]), bool(row[8])
-    counted = yield Sql("SELECT outcome, count(*) FROM @.parts WHERE operation = ? GROUP BY outcome", [number])
-    left = yield Sql(
-        "SELECT count(*), count(chosen) FROM @.batches WHERE operation = ?",
-        [number],
-    )
-    is_marked = is_marked and not left[0][1]  # what a batch has chosen and not claimed yet has not had its turn
-    counts = {Outcome(outcome): many for outcome, many in counted}
+    number = row[0]
+    counted = yield Sql(f"SELECT {_OUTCOMES} FROM @.parts WHERE operation = ?", [number])
+    left = yield Sql("SELECT count(*) FROM @.batches WHERE operation = ?", [number])
+    counts = dict(zip(Outcome, counted[0], strict=True))
     return Operation(
         number=number,
         plan=Plan.from_json(json.loads(row[1])),
-        state=state,
+        state=OperationState(row[2]),
         told=row[3],
         actor=row[4],
         reason=row[5],
         key=row[6],
-        progress=progress(row[7], counts, state, is_marked=is_marked),
+        progress=progress(row[7], counts),
         batches=row[9],
         batches_left=left[0][0],
         newcomers=newcomers,
@@ -251,7 +270,7 @@ def _with_figures(row: Row, newcomers: int) -> Script[Operation]:
         requested_at=utc(row[11]),
         started_at=None if row[12] is None else utc(row[12]),
         ended_at=None if row[13] is None else utc(row[13]),
-        acknowledged_by=row[15],
+        acknowledged_by=row[14],
     )
 
 
@@ -276,8 +295,8 @@ def parts(
         raise OperationNotFound(number)
     chosen = [int(each) for each in outcomes or Outcome]
     rows = yield Sql(
-        "SELECT p.operation, p.failure, p.outcome, p.reason, p.at, f.id FROM @.parts p"
-        " LEFT JOIN @.failures f ON f.number = p.failure"
+        "SELECT p.operation, p.failure, p.outcome, p.reason, p.at, c.id FROM @.parts p"
+        " LEFT JOIN @.failure_contents c ON c.number = p.failure"
         " WHERE p.operation = ? AND p.failure > ? AND p.outcome IN @ints ORDER BY p.failure LIMIT ?",
         [number, after, chosen, limit],
     )
@@ -346,6 +365,20 @@ def acknowledge(now: float, number: int, *, actor: str = "") -> Script[None]:
         raise OperationConflict(number, f"cannot be acknowledged yet: it is {state.word}")
     yield Sql("UPDATE @.operations SET acknowledged_by = ? WHERE number = ?", [actor, number])
     yield from write_audit(now, actor, "acknowledge", f"operation:{number}", "", state.word)
+
+
+def end_if_done(now: float, operation: int) -> Script[OperationState]:
+    """Bring an operation to its end if nothing of it is left; return its state."""
+    rows = yield Sql(
+        f"SELECT o.state, {HAS_MEMBERS} OR EXISTS (SELECT 1 FROM @.batches b WHERE b.operation = o.number)"
+        " FROM @.operations o WHERE o.number = ?",
+        [operation],
+    )
+    state, is_at_work = OperationState(rows[0][0]), rows[0][1]
+    to = state if is_at_work else changed(OPERATIONS, state, OperationEvent.FINISH)
+    if to is not state:
+        yield from move(now, operation, to)
+    return to
 
 
 # --- redirects

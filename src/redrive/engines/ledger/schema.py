@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: MIT
 """The ledger's tables, written once: each engine puts its own words for the types.
 
-A failed message is in two tables. ``failures`` has what is searched and changed, and is small; what it carries, and
-what is told about it, is in ``failure_contents``, and is written when it fails. Lists and counts of a group, a queue or
-a type read one place in one index. In SQLite, where a program's own tables may be in the same file, the names of all
+A failed message is in two tables. ``failures`` has what is counted and changed, and is small; who it is, what it
+carries, and what is told about it, is in ``failure_contents``, and is written when it fails. So a message that changes
+its status touches no index whose entries are all over the place, as ids are. Lists and counts of a group, a queue or a
+type read one place in one index. In SQLite, where a program's own tables may be in the same file, the names of all
 these begin with ``redrive_``. Times are seconds since 1970, states are the numbers of ``redrive.recovery.states``.
 """
 
 RECOVERY = """
 CREATE TABLE @.failures (
-    number @serial,  -- the order in which they were first seen
-    id text NOT NULL UNIQUE,
-    message_id text NOT NULL,
+    number @big PRIMARY KEY,  -- the order in which they were first seen
     queue text NOT NULL,
     status @small NOT NULL,
     message_type text NOT NULL,
@@ -24,6 +23,8 @@ CREATE TABLE @.failures (
     attempt_operation @big,  -- the operation that had sent it
     settled_at @time,  -- what failed before then is known, and changes no status
     change @big NOT NULL,  -- the number of the last change: an operation takes nothing that changed after its request
+    operation @big,  -- the last that did something with it
+    bytes integer NOT NULL,  -- of its body
     source text NOT NULL,
     edit_of text,
     edited_as text
@@ -36,17 +37,19 @@ CREATE INDEX @_failures_queue ON @.failures (queue, number, failed_at) WHERE sta
 CREATE INDEX @_failures_type ON @.failures (message_type, number, failed_at) WHERE status = 1;
 CREATE INDEX @_failures_exception ON @.failures (exception_type, queue, number, failed_at) WHERE status = 1;
 CREATE INDEX @_failures_others ON @.failures (status, number, failed_at) WHERE status > 1;
-CREATE INDEX @_failures_message ON @.failures (message_id);
 CREATE INDEX @_failures_settled ON @.failures (settled_at) WHERE status IN (3, 4);
 
 CREATE TABLE @.failure_contents (
     number @big PRIMARY KEY,
+    id text NOT NULL UNIQUE,
+    message_id text NOT NULL,
     exception_message text NOT NULL,
     properties text,
     details text NOT NULL,
     search text NOT NULL,  -- headers and the exception's message, to look for words in
     body @bytes NOT NULL
 );
+CREATE INDEX @_failure_contents_message ON @.failure_contents (message_id);
 
 -- failures before the last
 CREATE TABLE @.failure_attempts (
@@ -71,8 +74,8 @@ CREATE TABLE @.groups (id text PRIMARY KEY, classifier text NOT NULL, title text
 CREATE TABLE @.seen_names (kind text NOT NULL, name text NOT NULL, PRIMARY KEY (kind, name));
 
 -- one row, whose lock puts all changes of failures in one order
-CREATE TABLE @.ledger_changes (value @big NOT NULL);
-INSERT INTO @.ledger_changes VALUES (0);
+CREATE TABLE @.ledger_changes (value @big NOT NULL, last_failure @big NOT NULL);
+INSERT INTO @.ledger_changes VALUES (0, 0);
 
 CREATE TABLE @.operations (
     number @serial,
@@ -87,9 +90,6 @@ CREATE TABLE @.operations (
     told text NOT NULL,
     cutoff @big NOT NULL,  -- the number of the last change before the request
     matched @big NOT NULL,
-    marked @big NOT NULL,
-    position @big NOT NULL,  -- the number of the last failure that has had its turn to be marked
-    is_marked @small NOT NULL,
     has_verdict @small NOT NULL,  -- whether the canaries have been judged
     batches integer NOT NULL,
     served integer NOT NULL,  -- how many of them have been staged: who has had least is next
@@ -101,6 +101,14 @@ CREATE TABLE @.operations (
     acknowledged_by text
 );
 CREATE INDEX @_operations_open ON @.operations (number) WHERE state NOT IN (6, 7);
+
+-- the messages of an operation that have not had their turn yet, as lists of their numbers
+CREATE TABLE @.operation_members (
+    operation @big NOT NULL,
+    last @big NOT NULL,  -- the largest of them
+    numbers text NOT NULL,
+    PRIMARY KEY (operation, last)
+);
 
 CREATE TABLE @.batches (
     number @serial,
@@ -114,9 +122,10 @@ CREATE TABLE @.batches (
     successor @big  -- has what was taken back, as the operation was paused
 );
 CREATE INDEX @_batches_operation ON @.batches (operation);
-CREATE INDEX @_batches_lane ON @.batches (lane, state);
+CREATE INDEX @_batches_lane ON @.batches (lane, state, operation, number);
 
 -- One message in one operation. Its claim is the unique index: a message is PENDING or FORWARDED in one operation only.
+-- All operations of one message are found through the operations, which are few: an index would cost each message more.
 CREATE TABLE @.parts (
     operation @big NOT NULL,
     failure @big NOT NULL,
@@ -129,12 +138,14 @@ CREATE TABLE @.parts (
 )@rowless;
 CREATE UNIQUE INDEX @_parts_claim ON @.parts (failure) WHERE outcome IN (1, 2);
 CREATE INDEX @_parts_pending ON @.parts (batch, failure) WHERE outcome = 1;
-CREATE INDEX @_parts_failure ON @.parts (failure, operation);
 
 -- A lane sends to one destination, one batch at a time.
 CREATE TABLE @.lanes (name text PRIMARY KEY, batch @big, next_at @time NOT NULL, strays @big NOT NULL DEFAULT 0);
 
 CREATE TABLE @.leases (name text PRIMARY KEY, session text NOT NULL, token @big NOT NULL, until @time NOT NULL);
+
+-- who serves, for people to see
+CREATE TABLE @.services (session text PRIMARY KEY, host text NOT NULL, since @time NOT NULL, until @time NOT NULL);
 
 CREATE TABLE @.redirects (queue text PRIMARY KEY, target text NOT NULL);
 

@@ -12,13 +12,14 @@ languages do not share is spelled with a few marks, which each engine replaces:
 ``@lock``         keep others from these rows until the transaction ends
 ``@contains(x)``  whether a text has the next value in it; only ASCII letters are the same in upper and lower case
 ``@within(x)``    whether bytes have the UTF-8 of the next value in them, likewise
+``@list(x)``      all numbers of a column, as a list in JSON
 ================  ======================================================================
 """
 
 import json
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -68,9 +69,20 @@ class Scripted(Protocol):
         ...
 
 
+def listed(numbers: Iterable[int]) -> str:
+    """Return numbers as a list in SQL."""
+    return f"({', '.join(str(int(each)) for each in numbers)})"
+
+
+def plain(text: str) -> str:
+    """Return a text that every database can store."""
+    return text.replace("\0", "").encode(errors="backslashreplace").decode()
+
+
 # --- SQLite
 
-_SQLITE = re.compile(r"@\.|@ints|@texts| @lock|@contains\(([\w.]+)\)|@within\(([\w.]+)\)")
+_SQLITE = re.compile(r"@\.|@ints|@texts| @lock|@list|@contains\(([\w.]+)\)|@within\(([\w.]+)\)")
+_SQLITE_WORDS = {"@.": "redrive_", " @lock": "", "@list": "json_group_array"}
 _SQLITE_HAS = "instr(CAST(lower(CAST(%s AS TEXT)) AS BLOB), CAST(lower(?) AS BLOB)) > 0"
 
 
@@ -81,7 +93,7 @@ def sqlite_text(text: str) -> str:
     def word(found: "re.Match[str]") -> str:
         if column := found[1] or found[2]:
             return _SQLITE_HAS % column
-        return {"@.": "redrive_", " @lock": ""}.get(found[0], "(SELECT value FROM json_each(?))")
+        return _SQLITE_WORDS.get(found[0], "(SELECT value FROM json_each(?))")
 
     return _SQLITE.sub(word, text)
 
@@ -108,7 +120,7 @@ def run_sqlite(connection: sqlite3.Connection, script: Script[T]) -> T:
 
 # --- PostgreSQL
 
-_POSTGRES = re.compile(r"@\.|IN @ints|IN @texts|@lock|\?|@contains\(([\w.]+)\)|@within\(([\w.]+)\)")
+_POSTGRES = re.compile(r"@\.|IN @ints|IN @texts|@lock|@list|\?|@contains\(([\w.]+)\)|@within\(([\w.]+)\)")
 _POSTGRES_WORDS = {
     "IN @ints": "= ANY (${0}::bigint[])",
     "IN @texts": "= ANY (${0}::text[])",
@@ -126,7 +138,7 @@ _POSTGRES_WORDS = {
 @lru_cache(maxsize=1_000)
 def postgres_text(text: str, schema: str) -> str:
     """Return a statement as PostgreSQL understands it."""
-    words = {"@.": f"{schema}.", "@lock": "FOR UPDATE"}
+    words = {"@.": f"{schema}.", "@lock": "FOR UPDATE", "@list": "json_agg"}
     count = 0
 
     def word(found: "re.Match[str]") -> str:

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+"""What every part of recovery works with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redrive.broker import Broker
+from redrive.recovery.ledger import Ledger
+from redrive.telemetry import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What every part of recovery works with.
+
+    Attributes:
+        broker: where the queues are.
+        ledger: what is to be done, and what was done.
+        new_id: names processes, and attempts at staging.
+        chance: where random numbers come from.
+        report: takes events.
+    """
+
+    broker: Broker
+    ledger: Ledger
+    new_id: Callable[[], str]
+    chance: Callable[[], float]
+    report: Callable[[Event], None]
