@@ -39,6 +39,17 @@ def test_list_shows_the_newest_first(run, ok, read):
     assert [each["number"] for each in read("operations", "list", "--before", 2)] == [1]
 
 
+def test_that_nobody_serves_is_told_where_something_waits(run, ok, read):
+    ok("recover", "queue:orders", "--detach", "--yes")
+    hint = "nobody serves, so nothing is done: redrive operations run"
+    assert hint in run("operations", "list").stderr
+    assert hint in run("operations", "show", 1).stderr
+    ok("operations", "pause", 1)
+    assert hint not in run("operations", "list").stderr
+    assert ok("operations", "services") == "nobody serves; redrive operations run does\n"
+    assert read("operations", "services") == []
+
+
 def test_show_tells_who_asked_for_what_and_how(ok, read):
     ok(
         "recover",
@@ -151,10 +162,13 @@ def test_run_serves_until_it_is_told_to_stop(ok, read, tmp_path):
     try:
         assert process.stderr.readline() == "recovery reads error and works on operations; Ctrl-C stops it\n"
         assert any("operation 1 (recover) is completed" in line for line in iter(process.stderr.readline, ""))
+        assert len(read("operations", "services")) == 1
+        assert ", for " in ok("operations", "services")
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
     assert process.returncode == 0
+    assert read("operations", "services") == []
     assert len(read("peek", "orders")) == 3
 
 

@@ -14,6 +14,21 @@ def test_a_declared_queue_is_listed(ok, orders):
     assert line.split()[:6] == ["orders", "1", "1", "-", "-", "-"]
 
 
+def test_what_redrive_keeps_for_itself_is_shown_on_request(ok, read, orders):
+    ok("queues", "declare", "redrive.own")
+    assert [each["name"] for each in read("queues")] == [orders]
+    assert [each["name"] for each in read("queues", "--all")] == [orders, "redrive.own"]
+    assert "redrive.own" in ok("queues", "--all")
+    assert "redrive.own" not in ok("queues")
+
+
+def test_dead_letters_are_shown_wherever_they_are(ok, read, orders):
+    ok("queues", "declare", "redrive.own")
+    ok("send", "redrive.own", "stuck")
+    ok("receive", "redrive.own", "--dead-letter", "NoAddress")
+    assert [each["name"] for each in read("queues")] == [orders, "redrive.own"]
+
+
 def test_no_queues_yet_says_how_to_add_one(ok, orders):
     ok("queues", "delete", orders, "--yes")
     assert "redrive queues declare NAME" in ok("queues")

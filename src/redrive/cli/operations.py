@@ -20,7 +20,7 @@ from redrive.cli.reaching import Yes, confirm, missing_file, seconds, url_of
 from redrive.cli.recovering import Detach, Wait
 from redrive.cli.watching import Watch, conclude, tell
 from redrive.errors import RedriveError
-from redrive.recovery import Note, Operation, Outcome, Part
+from redrive.recovery import Note, Operation, OperationState, Outcome, Part
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -64,6 +64,7 @@ class _Seen(NamedTuple):
     parts: list[Part]
     reasons: dict[str, Text]
     notes: list[Note]
+    is_waiting: bool
 
 
 @app.command("list")
@@ -77,10 +78,12 @@ def list_operations(
     limit: Limit = 20,
 ) -> None:
     """List operations, the newest first."""
-    found = with_recovery(
-        context,
-        lambda desk: desk.recovery.operations(is_open=True if is_open else None, before=before, limit=limit),
-    )
+
+    async def look(desk: Desk) -> tuple[list[Operation], bool]:
+        found = await desk.recovery.operations(is_open=True if is_open else None, before=before, limit=limit)
+        return found, await _is_waiting(desk, found)
+
+    found, is_waiting = with_recovery(context, look)
     if place.as_json:
         screen.print_json([telling.described_operation(each) for each in found])
     elif found:
@@ -89,6 +92,34 @@ def list_operations(
         screen.say("no operations are under way" if is_open else "no operations yet; ask for one: redrive recover")
     if len(found) == limit:
         screen.err().print(f"there may be more: --before {found[-1].number}", style="dim")
+    _warn(is_waiting=is_waiting)
+
+
+async def _is_waiting(desk: Desk, operations: list[Operation]) -> bool:
+    """Say whether somebody should be at work on some of these, and nobody is there to be."""
+    is_work = any(not each.is_over and each.state is not OperationState.PAUSED for each in operations)
+    return is_work and not await desk.recovery.services()
+
+
+def _warn(*, is_waiting: bool) -> None:
+    if is_waiting:
+        told = "nobody serves, so nothing is done: redrive operations run, or watch one: redrive operations watch N"
+        screen.err().print(told, style="yellow")
+
+
+@app.command()
+@spread
+def services(context: typer.Context, place: Place) -> None:
+    """See which processes serve: read failures, and work on what is asked for."""
+    found = with_recovery(context, lambda desk: desk.recovery.services())
+    if place.as_json:
+        screen.print_json(telling.plain(found))
+        return
+    for each in found:
+        told = f"{each.host}, for {screen.age(each.since)}, as {each.session}"
+        screen.out().print(screen.printable(told), soft_wrap=True)
+    if not found:
+        screen.say("nobody serves; redrive operations run does")
 
 
 @app.command()
@@ -121,9 +152,10 @@ def show(
         parts = await desk.recovery.outcomes(number, wanted, after=after, limit=limit) if outcome else []
         failed = await desk.recovery.failed([each.id for each in parts], limit=limit) if parts else []
         reasons = {each.id: telling.why(each.exception_type, each.exception_message) for each in failed}
-        return _Seen(operation, parts, reasons, await desk.recovery.notes(f"operation:{number}"))
+        notes = await desk.recovery.notes(f"operation:{number}")
+        return _Seen(operation, parts, reasons, notes, await _is_waiting(desk, [operation]))
 
-    operation, parts, reasons, notes = with_recovery(context, look, sources)
+    operation, parts, reasons, notes, is_waiting = with_recovery(context, look, sources)
     if place.as_json:
         more = {"messages": telling.plain(parts)} if outcome else {}
         screen.print_json({**telling.described_operation(operation), "notes": telling.plain(notes), **more})
@@ -135,6 +167,7 @@ def show(
         console.print("", telling.parts_table(parts, reasons) if parts else Text("no message has that outcome"))
     if len(parts) == limit:
         screen.err().print(f"there may be more: --after {parts[-1].failure}", style="dim")
+    _warn(is_waiting=is_waiting)
 
 
 @app.command()

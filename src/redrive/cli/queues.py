@@ -34,8 +34,18 @@ RequiresSession = Annotated[str | None, _option("yes|no", "Receive by session on
 MaxMessageBytes = Annotated[int | None, _option("N", "How large a message may be; 1048576.")]
 
 
+_OWN = "redrive."
+"""Queues whose names begin so belong to Redrive: recovery stages copies in them, and wakes its processes."""
+
+
 @app.callback(invoke_without_command=True)
-def list_queues(context: typer.Context, *, url: Url = None, as_json: AsJson = False) -> None:
+def list_queues(
+    context: typer.Context,
+    *,
+    show_all: Annotated[bool, typer.Option("--all", help="Also those that Redrive keeps for itself.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
     """See the queues, add, change, empty and delete them.
 
     Alone it shows what is in each queue; dead letters in red.
@@ -51,7 +61,8 @@ def list_queues(context: typer.Context, *, url: Url = None, as_json: AsJson = Fa
     """
     if context.invoked_subcommand is not None:
         return
-    found = with_broker(context, lambda broker: broker.queues())
+    there = with_broker(context, lambda broker: broker.queues())
+    found = [queue for queue in there if show_all or queue.dead or not queue.name.startswith(_OWN)]
     if as_json:
         screen.print_json([described(queue) for queue in found])
     elif found:

@@ -24,7 +24,6 @@ from redrive.clock import pause, utc
 from redrive.recovery import MessagesEjected, Operation, OperationState, RecoveryFault
 from redrive.telemetry import Event
 
-_ENDED = (OperationState.CANCELLED, OperationState.COMPLETED)
 _LOOK_EVERY_S = 0.2
 _RATE_OVER_S = 10.0
 
@@ -94,7 +93,7 @@ class Watch:
     def _is_over(self, operation: Operation) -> bool:
         if operation.state is OperationState.PAUSED:
             return True
-        if operation.state not in _ENDED:
+        if not operation.is_over:
             return False
         figures, now = operation.progress, self.desk.broker.clock.monotonic()
         heard = figures.succeeded + figures.failed_again
@@ -120,7 +119,7 @@ class Watch:
             return f"begins in {screen.length(left.total_seconds())}"
         if operation.state is OperationState.WATCHING:
             return "waiting for the first ones"
-        if operation.state in _ENDED:
+        if operation.is_over:
             return "waiting for word of them" if figures.waiting else ""
         (start, before), (end, after) = self.done[0], self.done[-1]
         if after > before:
@@ -193,13 +192,13 @@ def _next_steps(operation: Operation) -> list[str]:
         lines.append(f"begins at {when}; somebody has to be at work by then: redrive operations run")
     if operation.state is OperationState.PAUSED:
         lines.append(f"go on: redrive operations resume {number}   give up: redrive operations cancel {number}")
-    if operation.state in _ENDED and figures.waiting:
+    if operation.is_over and figures.waiting:
         lines.append(f"nothing was heard of {figures.waiting:,} so far; later: redrive operations show {number}")
     return lines
 
 
 def _tell_ways_on(operation: Operation) -> None:
-    if operation.state in _ENDED:
+    if operation.is_over:
         return
     number = operation.number
     screen.err().print(

@@ -20,6 +20,7 @@ _instant = lru_cache(maxsize=256)(partial(datetime.fromtimestamp, tz=UTC))
 """The same for many messages: what is sent together was sent, and what is received together is locked, at once."""
 
 _OpenReceived, _OpenLock = unsealed(Received), unsealed(Lock)
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _TEXTS = ("content_type", "subject", "correlation_id", "reply_to", "to", "session_id")
 
 
@@ -32,7 +33,7 @@ def properties_of(message: Message) -> str | None:
         told["ttl"] = message.ttl
     if message.headers:
         told["headers"] = dict(message.headers)
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")) if told else None
+    return _as_json(told) if told else None
 
 
 def size_of(message: Message, properties: str | None) -> int:
@@ -62,7 +63,7 @@ def with_headers(properties: str | None, changes: Headers) -> str | None:
             del headers[name]
     if headers:
         told["headers"] = headers
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")) if told else None
+    return _as_json(told) if told else None
 
 
 def storable(number: int) -> int:

@@ -110,13 +110,12 @@ class SqliteEngine:
         self._wait_for_lock(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
         self._wait_for_lock(lambda: migrate(connection))
         self._reader = self._wait_for_lock(self._new_connection)
-        self._reader.execute("PRAGMA cache_size = -16384")  # it looks at little, and seldom at the same
 
     def _new_connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            connection.execute("PRAGMA cache_size = -65536")
+            connection.execute("PRAGMA cache_size = -16384")
             connection.execute("PRAGMA temp_store = MEMORY")
         except BaseException:
             connection.close()
