@@ -20,9 +20,12 @@ help: ## show this list (the default)
 demo: $(VENV)/ready ## see what Redrive does, in your terminal
 	@$(PY) -m redrive.cli demo
 
+# Half as many again as there are cores: a test waits for databases and processes for half of its time.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
+
 .PHONY: test
 test: check ## check, then run all tests and show the branches they miss
-	@$(PY) -m pytest --quiet --numprocesses auto --cov --cov-report term
+	@$(PY) -m pytest --quiet --numprocesses $(JOBS) --cov --cov-report term
 
 .PHONY: check
 check: $(VENV)/ready ## lint, types and the direction of imports
