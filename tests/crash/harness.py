@@ -428,7 +428,7 @@ class World:
                 if fails(id_):
                     told = {
                         "redrive-failed-queue": queue,
-                        "redrive-failed-at": utc(self.clock.time() + 0.001).isoformat(),
+                        "redrive-failed-at": utc(self.clock.time() + 0.5).isoformat(),  # later than any first failure
                         "redrive-failed-exception-type": "shop.NoStock",
                     }
                     again = replace(received.message, headers={**received.headers, **told})
