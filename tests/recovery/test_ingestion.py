@@ -269,7 +269,7 @@ async def test_the_events_queue_hears_of_it_although_the_process_died(site, verb
     told = []
 
     async def is_told():
-        await process.recovery.ingest()  # finds nothing if upkeep has the message in hand, whose lock has just ended
+        await process.recovery.ingest()  # may find nothing at first: upkeep takes messages in hand too
         told.extend(await process.arrived("news"))
         return len(told) >= (2 if sent else 1)
 
