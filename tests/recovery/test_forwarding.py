@@ -195,6 +195,17 @@ async def test_a_message_whose_content_is_gone_is_not_sent(process):
     assert status == Status.UNRESOLVED
 
 
+async def test_a_page_of_which_nothing_can_be_read_holds_up_no_other(site):
+    """Behaviour 34: also if all that is read at a time is gone."""
+    process = await site.open(lanes={"page": 1})
+    await process.fail(3)
+    number = (await process.recovery.failed())[0].number
+    await process.sql("DELETE FROM @.failure_contents WHERE number = ?", number)
+    operation = await process.recovered()
+    assert (operation.progress.forwarded, operation.progress.failed) == (2, 1)
+    assert await process.bodies() == [b"order 2", b"order 3"]
+
+
 async def test_a_pointer_to_a_batch_that_has_vanished_is_cleared(process):
     """Behaviour 35: a lane whose batch is not there goes on with the next."""
     await process.fail(1)

@@ -107,14 +107,13 @@ class LaneRunner:
         copied: dict[str, int] = {}
         refused: dict[int, str] = {}
         redirects = await self._ledger.redirects()
-        after, has_more = 0, True
-        while has_more:
+        after: int | None = 0
+        while after is not None:
             self._check_stopping()
-            page, has_more = await self._ledger.to_stage(batch, after=after, limit=self._settings.page)
+            page, after = await self._ledger.to_stage(batch, after=after, limit=self._settings.page)
             if page:
                 refused |= await self._stage_page(page, batch, redirects)
                 copied |= {each.id: each.failure for each in page if each.failure not in refused}
-                after = page[-1].failure
         pending = await self._ledger.staged(self._lease, batch, copied, refused)
         self._report_ejected(batch, refused)
         await self._forward(replace(batch, state=BatchState.FORWARDING), pending)

@@ -244,8 +244,11 @@ class WorkStore(Protocol):
         """Return the batch that a lane is forwarding, or else the next one to be staged."""
         ...
 
-    async def to_stage(self, batch: Batch, *, after: int = 0, limit: int = 200) -> tuple[list[Staged], bool]:
-        """Return messages of a batch that are still to be recovered, as fit into memory, and whether there are more."""
+    async def to_stage(self, batch: Batch, *, after: int = 0, limit: int = 200) -> tuple[list[Staged], int | None]:
+        """Return messages of a batch that are still to be recovered, as fit into memory.
+
+        And the number after which to go on; None if there are no more. What cannot be read is left out.
+        """
         ...
 
     async def staged(

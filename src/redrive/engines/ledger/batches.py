@@ -68,8 +68,8 @@ def next_batch(now: float, lease: Lease, lane: str) -> Script[Batch | None]:
     )
 
 
-def to_stage(_now: float, batch: Batch, *, after: int = 0, limit: int = 200) -> Script[tuple[list[Staged], bool]]:
-    """Return messages of a batch that are still to be recovered, as fit into memory, and whether there are more."""
+def to_stage(_now: float, batch: Batch, *, after: int = 0, limit: int = 200) -> Script[tuple[list[Staged], int | None]]:
+    """Return messages of a batch that are still to be recovered, as fit into memory, and after which to go on."""
     found = yield Sql(
         "SELECT p.failure, f.bytes, f.queue FROM @.parts p JOIN @.failures f ON f.number = p.failure"
         f" WHERE p.batch = ? AND p.outcome = {_PENDING} AND p.failure > ? AND f.status = {int(Status.UNRESOLVED)}"
@@ -91,7 +91,7 @@ def to_stage(_now: float, batch: Batch, *, after: int = 0, limit: int = 200) -> 
         Staged(failure=row[0], id=row[1], queue=queues[row[0]], message=stored.message_of(row[2], row[3], row[4]))
         for row in rows
     ]
-    return page, len(queues) < len(found)
+    return page, max(queues) if len(queues) < len(found) else None
 
 
 def staged(

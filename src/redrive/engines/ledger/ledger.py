@@ -253,7 +253,7 @@ class SqlLedger:
         """Return a lane's next batch."""
         return await self._engine.look(lambda now: batches.next_batch(now, lease, lane))
 
-    async def to_stage(self, batch: Batch, *, after: int = 0, limit: int = 200) -> tuple[list[Staged], bool]:
+    async def to_stage(self, batch: Batch, *, after: int = 0, limit: int = 200) -> tuple[list[Staged], int | None]:
         """Return messages of a batch that are still to be recovered."""
         return await self._engine.look(lambda now: batches.to_stage(now, batch, after=after, limit=limit))
 
