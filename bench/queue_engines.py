@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import shutil
 import tempfile
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import postgres_subjects
 import queue_subjects
@@ -37,6 +39,13 @@ class Sqlite:
         """Yield the URL of a file that is not there yet, in a folder of its own."""
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             yield f"sqlite:///{Path(place) / 'queue.db'}"
+
+    @asynccontextmanager
+    async def copy(self, url):
+        """Yield the URL of a copy of a file that nobody has open."""
+        async with self.place() as copy:
+            shutil.copy(*(each.removeprefix("sqlite:///") for each in (url, copy)))
+            yield copy
 
     async def settle(self):
         """Wait until the disk has nothing left to write for others."""
@@ -79,14 +88,20 @@ class Postgres:
             await connection.close()
 
     @asynccontextmanager
-    async def place(self):
-        """Yield the URL of an empty database."""
+    async def place(self, how=""):
+        """Yield the URL of a new database."""
         name = f"bench_{next(self.numbers)}"
-        await self.ask(f"CREATE DATABASE {name}")
+        await self.ask(f"CREATE DATABASE {name} {how}")
         try:
             yield self.server.url(name)
         finally:
             await self.ask(f"DROP DATABASE {name} WITH (FORCE)")
+
+    @asynccontextmanager
+    async def copy(self, url):
+        """Yield the URL of a copy of a database that nobody is connected to."""
+        async with self.place(f"TEMPLATE {urlsplit(url).path[1:]} STRATEGY file_copy") as copy:
+            yield copy
 
     async def settle(self):
         """Have everything written, so that it does not happen while somebody is measured."""

@@ -1,7 +1,12 @@
-"""What is measured of recovery, whatever database it is in: who takes part, how often, and in which order."""
+"""What is measured of recovery, whatever database it is in: who takes part, how often, and in which order.
+
+Databases are filled once, which takes longer than anything else, and everybody gets a copy. A machine is faster at one
+moment than at another; so all sizes take part in every round, and what is compared was measured soon after each other.
+"""
 
 import asyncio
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AsyncExitStack
 from multiprocessing import get_context
 from typing import NamedTuple
 
@@ -22,13 +27,9 @@ class Effort(NamedTuple):
     rounds: int  # everybody takes part in every round, in another order each time
     looks: int
 
-    def rounds_of(self, size):
-        """Return how many rounds there are of a size."""
-        return 1 if size >= MILLION else self.rounds
-
 
 class Subject(NamedTuple):
-    """Somebody who moves messages: what is done before, and what is timed."""
+    """Somebody who moves messages: what he finds in his database, and what is timed."""
 
     name: str
     fill: object
@@ -53,29 +54,17 @@ def in_a_process(*job):
         return pool.submit(do, *job).result()
 
 
-async def one_round(subject, engine, size, before=None):
-    """Measure one subject once, in an empty database, with a disk that has nothing left to write for others."""
-    async with engine.place() as url:
-        ingested = in_a_process(subject.fill, url, size)
-        await engine.tidy(url)
-        looked = await before(url) if before else None
+async def one_round(subject, engine, filled, size):
+    """Measure one subject once, in a copy of a database, with a disk that has nothing left to write for others."""
+    async with engine.copy(filled) as url:
         await engine.settle()
-        found = in_a_process(subject.job, url, size, subject.how)
-        return found | {"ingested": ingested, "looked": looked}
+        return in_a_process(subject.job, url, size, subject.how)
 
 
-async def looks(url, engine, size, effort):
+async def looks(url, engine, size, times):
     """Look failures up, beside a table of the same that has nothing else."""
     async with engine.place() as raw_url:
-        return in_a_process(look, url, raw_url, engine.name, size, effort.looks)
-
-
-async def only_looks(engine, size, effort):
-    """Look failures up that were made for nothing else."""
-    async with engine.place() as url:
-        in_a_process(fill_failures, url, size)
-        await engine.tidy(url)
-        return await looks(url, engine, size, effort)
+        return in_a_process(look, url, raw_url, engine.name, size, times)
 
 
 def takes_part(size, effort):
@@ -84,28 +73,54 @@ def takes_part(size, effort):
     return [*RAW, STEP, RUN] if is_main else [*RAW, STEP]
 
 
-def measure(names, engine, effort, progress):
+class Stock:
+    """Databases that are filled already."""
+
+    def __init__(self, engine, places, progress):
+        self.engine = engine
+        self.progress = progress
+        self._places = places
+        self._urls = {}
+        self.ingested = {}
+
+    async def filled(self, fill, size):
+        """Return the URL of a database with so many messages."""
+        if (fill, size) not in self._urls:
+            self.progress(f"{size:,}: {fill.__doc__.partition(';')[0].rstrip('.').lower()}")
+            url = await self._places.enter_async_context(self.engine.place())
+            if rate := in_a_process(fill, url, size):
+                self.ingested[size] = rate
+            await self.engine.tidy(url)
+            self._urls[fill, size] = url
+        return self._urls[fill, size]
+
+
+async def rates_of(stock, effort):
+    """Return messages a second and memory, by size and subject, round by round."""
+    rates = {size: {one.name: [] for one in takes_part(size, effort)} for size in effort.sizes}
+    peaks = {size: {one.name: [] for one in takes_part(size, effort)} for size in effort.sizes}
+    for turn in range(effort.rounds):
+        for size in effort.sizes:
+            for subject in rotated(takes_part(size, effort), turn, effort.rounds):
+                filled = await stock.filled(subject.fill, size)
+                stock.progress(f"{size:,}, round {turn + 1} of {effort.rounds}: {subject.name}")
+                found = await one_round(subject, stock.engine, filled, size)
+                rates[size][subject.name].append(found["rate"])
+                peaks[size][subject.name].append(found["MB"])
+    return rates, peaks
+
+
+async def measure(names, engine, effort, progress):
     """Return the figures of all scenarios: rates and memory by size and subject, rates of reading, looks."""
     figures = {"recover": {}, "memory": {}, "ingest": {}, "look": {}}
-    largest = max(effort.sizes)
-    if names == ["look"]:
-        progress(f"{largest:,} failures, to look at")
-        figures["look"] = asyncio.run(only_looks(engine, largest, effort))
-        return figures
-    for size in effort.sizes:
-        subjects, rounds = takes_part(size, effort), effort.rounds_of(size)
-        rates = figures["recover"][size] = {one.name: [] for one in subjects}
-        peaks = figures["memory"][size] = {one.name: [] for one in subjects}
-        for turn in range(rounds):
-            for subject in rotated(subjects, turn, rounds):
-                progress(f"{size:,}, round {turn + 1} of {rounds}: {subject.name}")
-                looker = None
-                if size == largest and subject is STEP and not turn and "look" in names:
-                    looker = lambda url, size=size: looks(url, engine, size, effort)  # noqa: E731
-                found = asyncio.run(one_round(subject, engine, size, looker))
-                rates[subject.name].append(found["rate"])
-                peaks[subject.name].append(found["MB"])
-                if found["ingested"]:
-                    figures["ingest"].setdefault(size, []).append(found["ingested"])
-                figures["look"] |= found["looked"] or {}
+    async with AsyncExitStack() as places:
+        stock = Stock(engine, places, progress)
+        if "look" in names:
+            largest = max(effort.sizes)
+            url = await stock.filled(fill_failures, largest)
+            progress(f"{largest:,}: look at them")
+            figures["look"] = await looks(url, engine, largest, effort.looks)
+        if "recover" in names:
+            figures["recover"], figures["memory"] = await rates_of(stock, effort)
+        figures["ingest"] = stock.ingested
     return figures
