@@ -50,8 +50,9 @@ blocking: $(VENV)/ready ## write the blocking twin of the broker anew
 	@$(BIN)/ruff format --quiet src/redrive/broker/blocking.py
 
 .PHONY: torture
-torture: $(VENV)/ready ## run the long races and crash loops
-	@HYPOTHESIS_PROFILE=thorough $(PY) -m pytest --quiet --capture no -m torture
+torture: $(VENV)/ready ## run the long races and crash loops; about an hour
+	@HYPOTHESIS_PROFILE=thorough $(PY) -m pytest --quiet --numprocesses $(JOBS) -m torture --ignore tests/scenarios
+	@$(PY) -m pytest --quiet --capture no -m torture tests/scenarios
 
 .PHONY: bench
 bench: $(VENV)-bench/ready ## measure Redrive beside its peers

@@ -163,6 +163,7 @@ class Process:
             assert self.is_dead
         finally:
             self.recovery.stop()
+            self.world.let_go(self)
             for raw in filter(None, (self._raw, self._raw_store)):
                 await self.world.closed(raw)
 
@@ -391,6 +392,11 @@ class World:
         elif verb == "operations":
             for operation in answer:
                 self._add_up(operation)
+
+    def let_go(self, process):
+        """Note that a process has ended, and works on nothing any more: what it could not release ends by itself."""
+        if not process.is_dead:
+            self._holders = {name: holder for name, holder in self._holders.items() if holder is not process}
 
     def _add_up(self, operation):
         now = operation.progress
