@@ -457,17 +457,37 @@ async def test_each_destination_has_the_rate_for_itself(process):
     assert {queue: busiest_second(noted) for queue, noted in times.items()} == {"orders": 2, "billing": 2}
 
 
-async def test_a_rate_can_be_changed_while_it_goes(process):
-    """Behaviour 45: faster from the next batch on; the trail says who did it."""
-    await process.fail(40)
-    operation = await process.recovery.recover("", rate=1)
+@pytest.mark.parametrize(
+    ("rate", "then", "seconds"),
+    [
+        pytest.param(20, None, (0, 1), id="none"),
+        pytest.param(20, 100, (1, 3), id="faster"),
+        pytest.param(1_000, 20, (4, 8), id="slower"),
+    ],
+)
+async def test_a_rate_can_be_changed_while_it_goes(process, rate, then, seconds):
+    """Behaviour 45: within the batch that is on its way; the trail says who did it."""
+    await process.fail(200)
+    operation = await process.recovery.recover("", rate=rate)
     process.at(
-        "ledger.forwarded", lambda *_: process.recovery.set_rate(operation.number, None, actor="ann"), when="after"
+        "ledger.forwarded", lambda *_: process.recovery.set_rate(operation.number, then, actor="ann"), when="after"
     )
     before = process.clock.monotonic()
     await process.work()
-    assert process.clock.monotonic() - before < 15
+    assert seconds[0] <= process.clock.monotonic() - before <= seconds[1]
+    assert (await process.recovery.operation(operation.number)).batches == 1
     assert (await process.recovery.trail(subject=f"operation:{operation.number}"))[0].actor == "ann"
+
+
+async def test_a_rate_that_was_too_slow_is_not_waited_for_to_the_end(process):
+    """Behaviour 45: with a message every 1,000 seconds, a change counts at once too."""
+    await process.fail(2)
+    operation = await process.recovery.recover("", rate=0.001)
+    change = lambda *_: process.recovery.set_rate(operation.number, 1, actor="ann")  # noqa: E731
+    process.at("ledger.latest", change, nth=2)
+    before = process.clock.monotonic()
+    await process.work()
+    assert process.clock.monotonic() - before < 5
 
 
 def note_times(process, times, queue="orders"):

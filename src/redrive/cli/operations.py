@@ -227,7 +227,7 @@ def set_rate(
     *,
     actor: Actor = None,
 ) -> None:
-    """Change how fast an operation sends.
+    """Change how fast an operation sends, from now on.
 
     Examples:
       redrive operations set-rate 7 200

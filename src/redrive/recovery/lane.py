@@ -167,11 +167,12 @@ class LaneRunner:
         self._staging.listen()
         while True:
             self._check_stopping()
-            await self._turn(batch)
+            batch = await self._turn(batch)
             page = await self._staging.lock(self._page_size(batch))
-            state = await self._ledger.state_of(self._lease, batch)  # after it: so what was locked was ours to lock
+            batch = await self._ledger.latest(self._lease, batch)  # after it: so what was locked was ours to lock
             found = sort(page, batch.staging_id, pending)
-            done = await (self._send(batch, found) if state in AT_WORK else self._take_back(batch, found))
+            may_send = batch.operation_state in AT_WORK
+            done = await (self._send(batch, found) if may_send else self._take_back(batch, found))
             for id_ in done.ids:
                 pending.pop(id_, None)
             if (is_fresh and not pending) or (not page and await self._staging.is_drained()):
@@ -198,17 +199,22 @@ class LaneRunner:
         page = self._staging.page
         return page if batch.plan.rate is None else min(page, chunk(batch.plan.rate)[0])
 
-    async def _turn(self, batch: Batch) -> None:
-        """Wait until the lane may send again, or its operation is to send nothing any more."""
-        if batch.plan.rate is None:
-            return
-        while (wait := self._next_at - await self._ledger.now()) > 0:
-            await self._nap(min(wait, LONGEST_NAP_S))
+    async def _turn(self, batch: Batch) -> Batch:
+        """Wait until the lane may send again, or is to send nothing any more; return what the batch is then."""
+        while (rate := batch.plan.rate) is not None:
+            now = await self._ledger.now()
+            if now >= self._next_at:
+                self._next_at = now + chunk(rate)[1]
+                await self._ledger.reserve(self._lease, batch, self._next_at)  # first: a crash sends none too soon
+                break
+            await self._nap(min(self._next_at - now, LONGEST_NAP_S))
             self._check_stopping()
-            if await self._ledger.state_of(self._lease, batch) not in AT_WORK:
-                return
-        self._next_at = await self._ledger.now() + chunk(batch.plan.rate)[1]
-        await self._ledger.reserve(self._lease, batch, self._next_at)  # noted first: a crash sends none too soon
+            batch = await self._ledger.latest(self._lease, batch)
+            if batch.operation_state not in AT_WORK:
+                break
+            if batch.plan.rate is not None and batch.plan.rate != rate:  # somebody who found it too slow has changed it
+                self._next_at = min(self._next_at, now + chunk(batch.plan.rate)[1])
+        return batch
 
     async def _send(self, batch: Batch, found: Sorted) -> "_Done":
         """Forward copies; return what is done with."""

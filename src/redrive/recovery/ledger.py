@@ -271,8 +271,8 @@ class WorkStore(Protocol):
         """Return the messages of a batch that are not done: their ids and numbers."""
         ...
 
-    async def state_of(self, lease: Lease, batch: Batch) -> OperationState:
-        """Return how far a batch's operation is, if the batch is still ours to work on."""
+    async def latest(self, lease: Lease, batch: Batch) -> Batch:
+        """Return a batch with what its operation is up to now, if the batch is still ours to work on."""
         ...
 
     async def reserve(self, lease: Lease, batch: Batch, next_at: float) -> None:

@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from redrive.engines import stored
 from redrive.engines.ledger.leases import check
@@ -169,10 +170,11 @@ def pending(_now: float, batch: Batch) -> Script[dict[str, int]]:
     return {row[0]: row[1] for row in rows}
 
 
-def state_of(now: float, lease: Lease, batch: Batch) -> Script[OperationState]:
-    """Return how far a batch's operation is, if the batch is still ours to work on."""
+def latest(now: float, lease: Lease, batch: Batch) -> Script[Batch]:
+    """Return a batch with what its operation is up to now, if the batch is still ours to work on."""
     yield from check(now, lease, lock="")
-    return (yield from _state_of(batch))
+    rows = yield Sql("SELECT plan, state FROM @.operations WHERE number = ?", [batch.operation])
+    return replace(batch, plan=Plan.from_json(json.loads(rows[0][0])), operation_state=OperationState(rows[0][1]))
 
 
 def _state_of(batch: Batch) -> Script[OperationState]:

@@ -267,9 +267,9 @@ class SqlLedger:
         """Return the messages of a batch that are not done."""
         return await self._engine.look(lambda now: batches.pending(now, batch))
 
-    async def state_of(self, lease: Lease, batch: Batch) -> OperationState:
+    async def latest(self, lease: Lease, batch: Batch) -> Batch:
         """Return how far a batch's operation is."""
-        return await self._engine.look(lambda now: batches.state_of(now, lease, batch))
+        return await self._engine.look(lambda now: batches.latest(now, lease, batch))
 
     async def reserve(self, lease: Lease, batch: Batch, next_at: float) -> None:
         """Note that a lane sends now and not again before then."""
