@@ -7,6 +7,7 @@ RedriveError            - the base of them all
     InvalidFilter       - a filter that cannot be understood
     InvalidSetting      - an argument outside what it may be
     MissingExtra        - an optional dependency is not installed
+    NoteNotFound        - no note has this number
     OperationConflict   - another operation, or its state, stands in the way
     OperationNotFound   - no operation has this number
     PolicyFileError     - a policy file that cannot be used
@@ -57,6 +58,7 @@ __all__ = [
     "MessageNotFound",
     "MessageTooLarge",
     "MissingExtra",
+    "NoteNotFound",
     "OperationConflict",
     "OperationNotFound",
     "PolicyFileError",
@@ -315,6 +317,21 @@ class InvalidFilter(UsageError, ValueError):
 
     def __str__(self) -> str:
         return f"filter {self.text!r}, character {self.position + 1}: {self.problem}"
+
+
+class NoteNotFound(UsageError, LookupError):
+    """No note has this number.
+
+    Attributes:
+        note: what was asked for.
+    """
+
+    def __init__(self, note: int) -> None:
+        super().__init__(note)
+        self.note = note
+
+    def __str__(self) -> str:
+        return f"there is no note {self.note}; redrive failed show and redrive operations show list those there are"
 
 
 class OperationNotFound(UsageError, LookupError):

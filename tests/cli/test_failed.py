@@ -190,6 +190,15 @@ def test_json_bodies_are_shown_in_lines(ok, fail):
     assert '{\n    "id": 5\n  }' in ok("failed", "show", 5)
 
 
+def test_a_failure_without_an_exception_has_no_empty_line(ok):
+    ok("queues", "declare", "error")
+    ok("send", "error", "x", "--header=redrive-failed-queue=orders", "--header=redrive-failed-at=2026-11-01T10:00:00Z")
+    told = ok("failed", "show", 1).partition("attempts, the last one first")[2].splitlines()
+    assert "2026-11-01 10:00:00 UTC" in told[1]
+    assert told[2] == ""
+    assert told[3].strip() != ""
+
+
 @pytest.mark.parametrize("id_", ["99", "nobody", "0" * 32])
 @pytest.mark.usefixtures("failures")
 def test_showing_one_that_is_not_there_is_refused(run, id_):
@@ -223,9 +232,18 @@ def test_export_writes_json_lines_with_everything(ok, run, tmp_path):
 @pytest.mark.usefixtures("failures")
 def test_notes_are_for_whoever_comes_next(ok, read, run):
     group = read("failed", "groups")[0]["id"]
-    assert ok("failed", "note", f"group:{group}", "bug 4711") == f"noted about group:{group}\n"
+    assert ok("failed", "note", f"group:{group}", "bug 4711") == f"note 1 is about group:{group}\n"
     assert read("failed", "groups")[0]["notes"] == 1
     assert run("failed", "note", "99", "x").exit_code == 3
+    assert ok("failed", "drop-note", 1, "--actor", "ana") == "note 1 is gone\n"
+    assert read("failed", "groups")[0]["notes"] == 0
+    refused = run("failed", "drop-note", 1)
+    assert (refused.exit_code, "there is no note 1" in refused.stderr) == (3, True)
+    trail = read("operations", "trail")
+    assert [(each["action"], each["outcome"][:23]) for each in trail[:2]] == [
+        ("drop-note", "refused: there is no no"),
+        ("drop-note", "note 1 removed: bug 471"),
+    ]
 
 
 @pytest.mark.usefixtures("fail")

@@ -22,6 +22,11 @@ def test_what_redrive_keeps_for_itself_is_shown_on_request(ok, read, orders):
     assert "redrive.own" not in ok("queues")
 
 
+def test_where_redrive_has_only_its_own_queues_it_says_so(ok):
+    ok("queues", "declare", "redrive.own")
+    assert "no queues yet but 1 that Redrive keeps for itself (--all); add one" in ok("queues")
+
+
 def test_dead_letters_are_shown_wherever_they_are(ok, read, orders):
     ok("queues", "declare", "redrive.own")
     ok("send", "redrive.own", "stuck")

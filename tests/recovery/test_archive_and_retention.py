@@ -3,7 +3,8 @@
 
 import pytest
 
-from redrive.errors import OperationConflict, RedriveError
+from redrive.broker import Message
+from redrive.errors import NoteNotFound, OperationConflict, RedriveError
 from redrive.recovery import Outcome, Status, Transform
 from tests.recovery.sites import Crash
 
@@ -177,6 +178,49 @@ async def test_every_change_says_who_what_when_why_and_with_what_result(process)
     of_it = await recovery.trail(subject=f"operation:{operation.number}", limit=2)
     assert [each.actor for each in of_it] == ["fay", "eve"]
     assert [each.actor for each in await recovery.trail(before=of_it[-1].number, limit=1)] == ["dan"]
+
+
+async def test_housekeeping_is_in_the_trail_before_it_is_done(site):
+    """Behaviour 69: whoever deletes is known, also if the process dies in the middle."""
+    process = await site.open()
+    ids = await process.fail(1)
+    recovery = process.recovery
+    note = await recovery.note(f"failure:{ids[0]}", "call her", actor="ann")
+    await recovery.drop_note(note.number, actor="ben")
+    await process.broker.send("error", Message(b"?", id="unreadable"))
+    await recovery.ingest()
+    assert await recovery.reimport(actor="cid") == (0, 1)
+    assert await recovery.reimport(queue="orders", actor="dan") == (1, 0)
+    await recovery.archive(ids, actor="eve")
+    await process.work()
+    site.clock.advance(100)
+    process.dies("ledger.sweep", when="after")
+    with pytest.raises(Crash):
+        await recovery.sweep(10, actor="fay")
+    await site.crash()
+    recovery = (await site.open()).recovery
+    assert await recovery.sweep(10, actor="gus") == 0
+    assert await recovery.operations() == []
+    told = [(each.actor, each.action, each.outcome) for each in reversed(await recovery.trail())]
+    assert told == [
+        ("ann", "note", f"note {note.number}"),
+        ("ben", "drop-note", f"note {note.number} removed: call her"),
+        ("cid", "reimport", "begun"),
+        ("cid", "reimport", "0 read, 1 left"),
+        ("dan", "reimport", "begun"),
+        ("dan", "reimport", "1 read, 0 left"),
+        ("eve", "archive", "1 messages"),
+        ("fay", "sweep", "begun"),
+        ("gus", "sweep", "begun"),
+        ("gus", "sweep", "0 deleted"),
+    ]
+
+
+async def test_a_note_that_is_not_there_cannot_be_removed(process):
+    """Behaviour 69: the answer says where notes are listed, and the trail who tried."""
+    with pytest.raises(NoteNotFound, match="there is no note 4711"):
+        await process.recovery.drop_note(4711, actor="ann")
+    assert (await process.recovery.trail())[0].outcome.startswith("refused: there is no note 4711")
 
 
 async def test_refusals_are_in_the_trail_too(process):

@@ -17,7 +17,8 @@ from redrive.cli.choosing import Which, found
 from redrive.cli.ledgers import Actor, Desk, Place, Sources, who, with_recovery
 from redrive.cli.option_groups import spread
 from redrive.cli.reaching import Yes, confirm, seconds
-from redrive.recovery import FailedDetail, FailedMessage, GroupInfo, Note, SetAside
+from redrive.cli.story import print_story
+from redrive.recovery import FailedMessage, GroupInfo, Note, SetAside
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -90,7 +91,7 @@ def show(context: typer.Context, failure: Failure, place: Place, sources: Source
     if place.as_json:
         screen.print_json(telling.described_detail(detail))
     else:
-        _print_story(detail)
+        print_story(detail)
 
 
 @app.command()
@@ -235,7 +236,24 @@ def note(
     if place.as_json:
         screen.print_json(telling.plain(written))
     else:
-        screen.say(f"noted about {written.subject}")
+        screen.say(f"note {written.number} is about {written.subject}")
+
+
+@app.command("drop-note")
+@spread
+def drop_note(
+    context: typer.Context,
+    number: Annotated[int, typer.Argument(metavar="N", help="The note's number, as show lists it.")],
+    place: Place,
+    *,
+    actor: Actor = None,
+) -> None:
+    """Remove a note; the audit trail keeps what it said."""
+    with_recovery(context, lambda desk: desk.recovery.drop_note(number, actor=who(actor)))
+    if place.as_json:
+        screen.print_json({"note": number, "removed": True})
+    else:
+        screen.say(f"note {number} is gone")
 
 
 # --- what could not be read
@@ -335,51 +353,3 @@ def _aside_row(each: SetAside) -> tuple[Text | str, ...]:
         Text(screen.printable(each.received.id)),
         screen.one_line(each.received.body),
     )
-
-
-def _print_story(detail: FailedDetail) -> None:
-    console, summary, message = screen.out(), detail.summary, detail.message
-    style = telling.STYLES[summary.status]
-    console.print(Text.assemble(f"failed message {summary.number} is ", (summary.status.word, style)))
-    for name, value in _facts(detail).items():
-        if value:
-            console.print(Text.assemble((f"  {name:<10}", "dim"), screen.printable(value)), soft_wrap=True)
-    console.print(Text(f"\nattempts, the last one first ({summary.attempts} seen)", style="bold"))
-    for each in detail.attempts:
-        sent = f" · sent by operation {each.operation}" if each.operation else ""
-        console.print(Text(f"  {each.failed_at:%Y-%m-%d %H:%M:%S} UTC · {screen.age(each.failed_at)} ago{sent}"))
-        kind, said = (str(each.details.get(name, "")) for name in ("exception_type", "exception_message"))
-        told = f"{kind}: {said}" if kind else said or str(each.details.get("reason", ""))
-        console.print(Text(f"    {screen.printable(told)}", style="red"), soft_wrap=True)
-    trace = str(detail.attempts[0].details.get("stack_trace", "")) if detail.attempts else ""
-    _section("stack trace of the last", screen.printable(trace).rstrip())
-    headers = [f"{screen.printable(name)}: {screen.printable(str(value))}" for name, value in message.headers.items()]
-    _section("headers", "\n".join(headers))
-    kind = message.content_type or "body"
-    _section(f"{screen.printable(kind)}, {len(message.body):,} bytes", telling.pretty(message.body).plain)
-    if detail.parts:
-        console.print("", Text("operations", style="bold"), telling.parts_table(detail.parts, of_message=True))
-    if detail.notes:
-        console.print("", Text("notes", style="bold"), *telling.note_lines(detail.notes))
-
-
-def _facts(detail: FailedDetail) -> dict[str, str | None]:
-    summary = detail.summary
-    last = detail.attempts[0].details if detail.attempts else {}
-    return {
-        "id": summary.id,
-        "message": summary.message_id,
-        "queue": f"{summary.queue} (found in {summary.source})" if summary.source else summary.queue,
-        "type": summary.message_type,
-        "group": summary.group,
-        "raised in": str(last.get("source", "")),
-        "worker": " on ".join(str(last[name]) for name in ("worker", "host") if name in last),
-        "edit of": summary.edit_of,
-        "edited as": summary.edited_as,
-    }
-
-
-def _section(title: str, text: str) -> None:
-    if text:
-        screen.out().print(Text(f"\n{title}", style="bold"))
-        screen.out().print(Text("\n".join(f"  {line}" for line in text.splitlines())), soft_wrap=True)

@@ -68,7 +68,8 @@ def list_queues(
     elif found:
         screen.out().print(_counts_table(found))
     else:
-        screen.say("no queues yet; add one: redrive queues declare NAME")
+        own = f" but {len(there):,} that Redrive keeps for itself (--all);" if there else ";"
+        screen.say(f"no queues yet{own} add one: redrive queues declare NAME")
 
 
 @app.command()

@@ -281,85 +281,62 @@ async def _previewed(desk: Desk, detail: FailedDetail, transform: Transform) -> 
 # --- without sending
 
 
-@spread
-def archive(
-    context: typer.Context,
-    *,
-    which: Which,
-    bulk: Bulk,
-    request: Request,
-    course: Course,
-    place: Place,
-    sources: Sources,
-) -> None:
+def _settling(kind: Kind, help_text: str) -> Callable[..., None]:
+    """Return the command for an operation that sends nothing."""
+
+    def settle(
+        context: typer.Context,
+        *,
+        which: Which,
+        bulk: Bulk,
+        request: Request,
+        course: Course,
+        place: Place,
+        sources: Sources,
+    ) -> None:
+        async def foresee(desk: Desk) -> _Foreseen:
+            chosen = await bulk.chosen(which, desk)
+            seen = _asked(await desk.recovery.dry_run(chosen, kind), chosen)
+            return _Foreseen(chosen, replace(seen, by_destination={}), [])
+
+        def ask(desk: Desk) -> Awaitable[Operation]:
+            settle: Callable[..., Awaitable[Operation]] = getattr(desk.recovery, kind.value)
+            return settle(seen.chosen, **request.told)
+
+        seen = with_recovery(context, foresee, sources, check=lambda: bulk.check(which))
+        if course.dry_run:
+            _print_foreseen(seen, as_json=place.as_json, verb="")
+            return
+        _check_any(seen)
+        confirm(f"{kind.value.capitalize()} {seen.found.matched:,} failed messages?", yes=course.yes)
+        _see_through(context, course, place, sources, ask)
+
+    settle.__name__, settle.__doc__ = kind.value, help_text
+    return spread(settle)
+
+
+archive = _settling(
+    Kind.ARCHIVE,
     """Put failed messages away that nobody needs; restore brings them back.
 
     Examples:
       redrive archive 'failed<30d' --dry-run
       redrive archive --group 3f2a9c4e5b6d7081 --reason 'test data' --yes
-    """
-    _settle(context, "archive", which, bulk, request, course, place, sources)
-
-
-@spread
-def restore(
-    context: typer.Context,
-    *,
-    which: Which,
-    bulk: Bulk,
-    request: Request,
-    course: Course,
-    place: Place,
-    sources: Sources,
-) -> None:
+    """,
+)
+restore = _settling(
+    Kind.RESTORE,
     """Make messages unresolved again that were archived or resolved.
 
     Examples:
       redrive restore status:archived queue:orders
       redrive restore --id 17 --yes
-    """
-    _settle(context, "restore", which, bulk, request, course, place, sources)
-
-
-@spread
-def resolve(
-    context: typer.Context,
-    *,
-    which: Which,
-    bulk: Bulk,
-    request: Request,
-    course: Course,
-    place: Place,
-    sources: Sources,
-) -> None:
+    """,
+)
+resolve = _settling(
+    Kind.RESOLVE,
     """Note that failed messages need no recovery: somebody has dealt with them otherwise.
 
     Example: redrive resolve --id 17 --reason 'booked by hand' --yes
-    """
-    _settle(context, "resolve", which, bulk, request, course, place, sources)
-
-
-def _settle(  # noqa: PLR0917 - it is called with what a command was given, three times
-    context: typer.Context,
-    verb: str,
-    which: Which,
-    bulk: Bulk,
-    request: Request,
-    course: Course,
-    place: Place,
-    sources: Sources,
-) -> None:
-    async def foresee(desk: Desk) -> _Foreseen:
-        chosen = await bulk.chosen(which, desk)
-        seen = _asked(await desk.recovery.dry_run(chosen, Kind(verb)), chosen)
-        return _Foreseen(chosen, replace(seen, by_destination={}), [])
-
-    seen = with_recovery(context, foresee, sources, check=lambda: bulk.check(which))
-    if course.dry_run:
-        _print_foreseen(seen, as_json=place.as_json, verb="")
-        return
-    _check_any(seen)
-    confirm(f"{verb.capitalize()} {seen.found.matched:,} failed messages?", yes=course.yes)
-    _see_through(
-        context, course, place, sources, lambda desk: getattr(desk.recovery, verb)(seen.chosen, **request.told)
-    )
+    """,
+)

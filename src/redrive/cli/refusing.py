@@ -10,6 +10,7 @@ from redrive.errors import (
     FailureNotFound,
     InvalidFilter,
     InvalidSetting,
+    NoteNotFound,
     OperationConflict,
     OperationNotFound,
     QueueNotFound,
@@ -61,7 +62,7 @@ def failure(error: RedriveError) -> typer.Exit:
 
 
 def _status(error: RedriveError) -> Status:
-    if isinstance(error, FailureNotFound | OperationNotFound):
+    if isinstance(error, FailureNotFound | NoteNotFound | OperationNotFound):
         return Status.NOT_FOUND
     if isinstance(error, RedirectRefused):
         return Status.REDIRECT_REFUSED

@@ -105,8 +105,12 @@ class FailureStore(Protocol):
         """Return the notes about something, the oldest first."""
         ...
 
-    async def drop_note(self, number: int) -> None:
-        """Remove a note."""
+    async def drop_note(self, number: int, actor: str) -> None:
+        """Remove a note.
+
+        Raises:
+            NoteNotFound: there is none with this number.
+        """
         ...
 
     async def sweep(self, settled_before: datetime, limit: int = 1_000) -> int:

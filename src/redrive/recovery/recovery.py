@@ -241,14 +241,15 @@ class Recovery(Reader):
         if kind not in ("group", "failure", "operation") or not which:
             raise InvalidSetting("subject", subject, "must be group:<id>, failure:<id> or operation:<number>")
         check_words("actor", actor)
-        note = await self._ledger.note(subject, check_words("text", text, 100_000), actor)
-        await self._write_down("note", subject, {"actor": actor}, f"note {note.number}")
-        return note
+        return await self._ledger.note(subject, check_words("text", text, 100_000), actor)
 
     async def drop_note(self, number: int, *, actor: str = "") -> None:
-        """Remove a note."""
-        await self._ledger.drop_note(number)
-        await self._write_down("drop-note", f"note:{number}", {"actor": actor}, "removed")
+        """Remove a note; the audit trail keeps what it said.
+
+        Raises:
+            NoteNotFound: there is none with this number.
+        """
+        await self._audited("drop-note", f"note:{number}", {"actor": actor}, self._ledger.drop_note(number, actor))
 
     # --- housekeeping
 
@@ -259,6 +260,8 @@ class Recovery(Reader):
             queue: the queue they failed in, for those that do not say.
             actor: who asks for it.
         """
+        subject = "set aside" if queue is None else f"set aside, failed in {queue}"
+        await self._write_down("reimport", subject, {"actor": actor}, "begun")
         read = left = after = 0
         while page := await self._ledger.aside(after=after, limit=PAGE):
             after = page[-1].number
@@ -267,7 +270,7 @@ class Recovery(Reader):
                 read, left = read + is_read, left + (not is_read)
                 if is_read:
                     await self._ledger.drop_aside(each.number)
-        await self._write_down("reimport", f"queue:{queue}", {"actor": actor}, f"{read} read, {left} left")
+        await self._write_down("reimport", subject, {"actor": actor}, f"{read} read, {left} left")
         return read, left
 
     async def _still_unreadable(self, aside: SetAside, queue: str | None) -> bool:
@@ -277,10 +280,12 @@ class Recovery(Reader):
     async def sweep(self, keep: duration.Duration, *, actor: str = "") -> int:
         """Delete what was resolved or archived longer ago than that, and operations that ended; return how many."""
         before = utc(await self._ledger.now() - duration.seconds("keep", keep, zero=True))
+        subject = f"before:{before.isoformat()}"
+        await self._write_down("sweep", subject, {"actor": actor}, "begun")  # first: nothing is deleted by nobody
         swept = 0
         while gone := await self._ledger.sweep(before):
             swept += gone
-        await self._write_down("sweep", f"before:{before.isoformat()}", {"actor": actor}, f"{swept} deleted")
+        await self._write_down("sweep", subject, {"actor": actor}, f"{swept} deleted")
         return swept
 
     # --- inside

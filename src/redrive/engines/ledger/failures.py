@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Failed messages in SQL: finding them, counting them, notes about them, and forgetting them."""
+"""Failed messages in SQL: finding them, counting them, and forgetting them."""
 
 import json
 from collections.abc import Sequence
@@ -10,10 +10,11 @@ from redrive.broker.message import Message
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.ledger.filtering import condition
+from redrive.engines.ledger.notes import counts_of_notes, notes
 from redrive.engines.ledger.recording import next_change
-from redrive.engines.ledger.script import Row, Script, Sql, listed, plain
+from redrive.engines.ledger.script import Row, Script, Sql, listed
 from redrive.errors import FailureNotFound
-from redrive.recovery.records import Attempt, FailedDetail, FailedMessage, GroupInfo, Note, Part
+from redrive.recovery.records import Attempt, FailedDetail, FailedMessage, GroupInfo, Part
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import CLAIMS, Outcome, Status
 
@@ -100,7 +101,7 @@ def groups(_now: float, classifier: str, chosen: Filter, page: Page) -> Script[l
         [*found.values, page.limit],
     )
     titles = yield from _titles([row[0] for row in rows])
-    noted = yield from _counts_of_notes([f"group:{row[0]}" for row in rows])
+    noted = yield from counts_of_notes([f"group:{row[0]}" for row in rows])
     return [
         GroupInfo(
             id=row[0],
@@ -132,11 +133,6 @@ def ids(_now: float, beginning: str, limit: int = 2) -> Script[list[str]]:
 
 def _titles(ids: list[str]) -> Script[dict[str, str]]:
     rows = yield Sql("SELECT id, title FROM @.groups WHERE id IN @texts", [ids])
-    return {row[0]: row[1] for row in rows}
-
-
-def _counts_of_notes(subjects: list[str]) -> Script[dict[str, int]]:
-    rows = yield Sql("SELECT subject, count(*) FROM @.notes WHERE subject IN @texts GROUP BY subject", [subjects])
     return {row[0]: row[1] for row in rows}
 
 
@@ -190,29 +186,7 @@ def contents(_now: float, failures: Sequence[int]) -> Script[list[Message]]:
     return [found[number] for number in failures]
 
 
-# --- notes and retention
-
-
-def note(now: float, subject: str, text: str, actor: str) -> Script[Note]:
-    """Write a note."""
-    rows = yield Sql(
-        "INSERT INTO @.notes (subject, text, actor, at) VALUES (?, ?, ?, ?) RETURNING number",
-        [subject, plain(text), actor, now],
-    )
-    return Note(number=rows[0][0], subject=subject, text=plain(text), actor=actor, at=utc(now))
-
-
-def notes(_now: float, subject: str) -> Script[list[Note]]:
-    """Return the notes about something."""
-    rows = yield Sql(
-        "SELECT number, subject, text, actor, at FROM @.notes WHERE subject = ? ORDER BY number", [subject]
-    )
-    return [Note(number=row[0], subject=row[1], text=row[2], actor=row[3], at=utc(row[4])) for row in rows]
-
-
-def drop_note(_now: float, number: int) -> Script[None]:
-    """Remove a note."""
-    yield Sql("DELETE FROM @.notes WHERE number = ?", [number])
+# --- retention
 
 
 def sweep(_now: float, settled_before: datetime, limit: int = 1_000) -> Script[int]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from redrive.broker.message import Message
-from redrive.engines.ledger import asides, batches, failures, leases, marking, operations, recording
+from redrive.engines.ledger import asides, batches, failures, leases, marking, notes, operations, recording
 from redrive.engines.ledger.script import Script, Scripted
 from redrive.recovery.plan import Counts, Operation, Plan
 from redrive.recovery.records import (
@@ -123,15 +123,15 @@ class SqlLedger:
 
     async def note(self, subject: str, text: str, actor: str) -> Note:
         """Write a note."""
-        return await self._engine.run(lambda now: failures.note(now, subject, text, actor))
+        return await self._engine.run(lambda now: notes.note(now, subject, text, actor))
 
     async def notes(self, subject: str) -> list[Note]:
         """Return the notes about something."""
-        return await self._engine.look(lambda now: failures.notes(now, subject))
+        return await self._engine.look(lambda now: notes.notes(now, subject))
 
-    async def drop_note(self, number: int) -> None:
+    async def drop_note(self, number: int, actor: str) -> None:
         """Remove a note."""
-        await self._engine.run(lambda now: failures.drop_note(now, number))
+        await self._engine.run(lambda now: notes.drop_note(now, number, actor))
 
     async def sweep(self, settled_before: datetime, limit: int = 1_000) -> int:
         """Delete messages that were resolved or archived before then."""
@@ -191,13 +191,13 @@ class SqlLedger:
 
     async def audit(self, entry: AuditEntry) -> None:
         """Add an entry to the audit trail."""
-        await self._engine.run(lambda now: operations.audit(now, entry))
+        await self._engine.run(lambda now: notes.audit(now, entry))
 
     async def trail(
         self, *, subject: str | None = None, before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
         """Return the audit trail."""
-        return await self._engine.look(lambda now: operations.trail(now, subject=subject, before=before, limit=limit))
+        return await self._engine.look(lambda now: notes.trail(now, subject=subject, before=before, limit=limit))
 
     # --- work
 

@@ -8,11 +8,12 @@ from typing import Any
 from redrive.clock import utc
 from redrive.engines.ledger.failures import part_of
 from redrive.engines.ledger.filtering import Condition, condition
+from redrive.engines.ledger.notes import write_audit
 from redrive.engines.ledger.recording import next_change
 from redrive.engines.ledger.script import Row, Script, Sql, listed
 from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
 from redrive.recovery.plan import LARGEST_BATCH, Kind, Operation, Plan, progress
-from redrive.recovery.records import NOBODY, Ask, AuditEntry, DryRun, Part
+from redrive.recovery.records import NOBODY, Ask, DryRun, Part
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import (
     CLAIMS,
@@ -414,48 +415,6 @@ def _check_no_chain(queue: str, to: str, ways: dict[str, str]) -> None:
     into = sorted(other for other, target in ways.items() if target == queue)
     if into:
         raise RedirectRefused(queue, f"those of {', '.join(map(repr, into))} go to {queue!r}; change these first")
-
-
-# --- the audit trail
-
-
-def write_audit(  # noqa: PLR0917 - an entry, in the order of its columns
-    now: float, actor: str, action: str, subject: str, reason: str, outcome: str
-) -> Script[None]:
-    """Note who did what, why, and what came of it."""
-    yield Sql(
-        "INSERT INTO @.audit (at, actor, action, subject, reason, outcome) VALUES (?, ?, ?, ?, ?, ?)",
-        [now, actor, action, subject, reason, outcome],
-    )
-
-
-def audit(now: float, entry: AuditEntry) -> Script[None]:
-    """Add an entry to the audit trail."""
-    yield from write_audit(now, entry.actor, entry.action, entry.subject, entry.reason, entry.outcome)
-
-
-def trail(
-    _now: float, *, subject: str | None = None, before: int | None = None, limit: int = 100
-) -> Script[list[AuditEntry]]:
-    """Return the audit trail, the newest entry first."""
-    where, values = "TRUE", list[object]()
-    if subject is not None:
-        where += " AND subject = ?"
-        values.append(subject)
-    if before is not None:
-        where += " AND number < ?"
-        values.append(before)
-    rows = yield Sql(
-        "SELECT number, at, actor, action, subject, reason, outcome FROM @.audit"
-        f" WHERE {where} ORDER BY number DESC LIMIT ?",
-        [*values, limit],
-    )
-    return [
-        AuditEntry(
-            number=row[0], at=utc(row[1]), actor=row[2], action=row[3], subject=row[4], reason=row[5], outcome=row[6]
-        )
-        for row in rows
-    ]
 
 
 def _json(value: object) -> str:
