@@ -115,7 +115,7 @@ class SqliteEngine:
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            connection.execute("PRAGMA cache_size = -16384")
+            connection.execute("PRAGMA cache_size = -8192")
             connection.execute("PRAGMA temp_store = MEMORY")
         except BaseException:
             connection.close()
