@@ -627,6 +627,27 @@ async def test_an_operation_can_be_followed_to_its_end(process):
     assert len(seen) > 2
 
 
+@pytest.mark.parametrize(("taken", "between"), [(0.0, 0.5), (0.1, 1.1), (2.0, 22.0)])
+async def test_following_takes_a_tenth_of_the_time_at_most(process, taken, between):
+    """Behaviour 39: to count a million messages takes a while, and the work should not wait for that."""
+    await process.fail(1)
+    operation = await process.recovery.recover("", at=1_000)
+    looks = []
+
+    def look(*_values):
+        looks.append(process.clock.monotonic())
+        process.clock.advance(taken)
+
+    async def follow():
+        async for _ in process.recovery.follow(operation.number):
+            process.at("ledger.operation", look)
+            if len(looks) == 3:
+                return
+
+    await process.site.play(follow())
+    assert looks[2] - looks[1] == pytest.approx(between)
+
+
 @pytest.mark.parametrize(
     "how",
     [{"limit": 0}, {"rate": 0}, {"rate": -1}, {"canary": 0}, {"canary": 1_001}, {"at": -1}, {"rate": float("nan")}],

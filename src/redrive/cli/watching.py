@@ -20,7 +20,7 @@ from rich.text import Text
 from redrive.cli import screen, telling
 from redrive.cli.ledgers import Desk
 from redrive.cli.refusing import Status
-from redrive.clock import pause, utc
+from redrive.clock import utc
 from redrive.recovery import MessagesEjected, Operation, OperationState, RecoveryFault
 from redrive.telemetry import Event
 
@@ -37,14 +37,12 @@ class Watch:
         wait: seconds without word of a message that was sent, after which nobody waits for more.
         is_interrupted: whether somebody wants to stop watching.
         done: how much was done at which time, of late.
-        heard: how much had been heard of, and when that was news.
     """
 
     desk: Desk
     wait: float
     is_interrupted: bool = False
     done: "deque[tuple[float, int]]" = field(default_factory=deque)
-    heard: tuple[int, float] = (-1, 0.0)
 
     async def until_over(self, number: int) -> Operation:
         """Work until an operation is over, stopped, or nobody watches any more; return what it is by then."""
@@ -53,14 +51,14 @@ class Watch:
         try:
             with self._shown(console) as live:
                 console.print(f"operation {number}; Ctrl-C stops watching, not the operation", style="dim")
-                while True:
-                    operation = await self.desk.recovery.operation(number, newcomers=False)
+                operation = await self.desk.recovery.operation(number, newcomers=False)
+                async for operation in self.desk.recovery.follow(number, every=_LOOK_EVERY_S, until_heard=self.wait):
                     live.update(self._drawn(operation, await self._pace(operation), console.width))
-                    if self.is_interrupted or self._is_over(operation):
-                        return operation
+                    if self.is_interrupted or operation.state is OperationState.PAUSED:
+                        break
                     if service.done():
                         service.result()
-                    await pause(self.desk.broker.clock, _LOOK_EVERY_S)
+                return operation
         finally:
             self.desk.recovery.stop()
             service.cancel()
@@ -89,17 +87,6 @@ class Watch:
         if self.is_interrupted:
             raise KeyboardInterrupt
         self.is_interrupted = True
-
-    def _is_over(self, operation: Operation) -> bool:
-        if operation.state is OperationState.PAUSED:
-            return True
-        if not operation.is_over:
-            return False
-        figures, now = operation.progress, self.desk.broker.clock.monotonic()
-        heard = figures.succeeded + figures.failed_again
-        if heard != self.heard[0]:
-            self.heard = heard, now
-        return not figures.waiting or now - self.heard[1] >= self.wait
 
     def _drawn(self, operation: Operation, pace: str, columns: int) -> Group:
         width = max(10, min(60, columns - 36))

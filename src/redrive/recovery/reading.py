@@ -35,6 +35,8 @@ Chosen: TypeAlias = Filter | str | Sequence[str]
 """Which failed messages: a filter, the text of one, or a list of ids."""
 
 PAGE = 200
+_LOOK_RARELY = 10
+"""Whoever follows an operation counts its messages again and again: that takes a tenth of the time at most."""
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -213,20 +215,22 @@ class Reader:
 
         Args:
             number: its number.
-            every: how long to wait in between.
+            every: how long to wait in between; longer if there are so many messages that counting them takes long.
             until_heard: how long to wait for word of those that were sent, since the last was heard of; 0: not at all.
         """
         wait, patience = duration.seconds("every", every), duration.seconds("until_heard", until_heard, zero=True)
         waiting, since = -1, 0.0
+        clock = self._broker.clock
         while True:
+            began = clock.monotonic()
             operation = await self.operation(number, newcomers=False)
+            now = clock.monotonic()
             yield operation
-            now = self._broker.clock.monotonic()
             if operation.progress.waiting != waiting or not operation.is_over:
                 waiting, since = operation.progress.waiting, now
             if operation.is_over and (not waiting or now - since >= patience):
                 return
-            await pause(self._broker.clock, wait)
+            await pause(clock, max(wait, _LOOK_RARELY * (now - began)))
 
     async def lanes(self) -> list[LaneInfo]:
         """Return the lanes: what goes to one destination, and who is at work there."""
