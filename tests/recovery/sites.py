@@ -31,7 +31,7 @@ AT_ONCE = Recoverability(immediate=0, delayed=None, error_queue="error")
 CHANGES = frozenset(
     {
         *("record", "confirm", "request", "change", "set_rate", "acknowledge", "sweep", "mark", "claim", "judged"),
-        *("settle", "staged", "forwarded", "eject", "unstage", "finish"),
+        *("settle", "staged", "forwarded", "doubt", "eject", "unstage", "finish"),
     }
 )
 TRACE = """Traceback (most recent call last):

@@ -27,6 +27,7 @@ from redrive.worker.confirming import RECOVERY_ID
 _SENT_BEFORE = "sent before the process stopped"
 _VANISHED = "its copy has vanished from the staging queue; whether it was sent is not known"
 _TWICE = "may have been sent twice: the broker cannot receive and send in one transaction"
+_BEFORE = "may have been sent before: the broker cannot receive and send in one transaction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +240,16 @@ class LaneRunner:
 
     async def _note_doubtful(self, batch: Batch, sent: Sequence[tuple[Received, int]]) -> list[int]:
         """Note what may have been sent twice; return what was sent once."""
-        again: list[int] = []
-        if not self._engine.capabilities.is_transactional:
-            again = [number for received, number in sent if received.delivery_count > 1]
+        again = self._doubtful(sent)
         if again:
             await self._ledger.forwarded(self._lease, batch, again, told=_TWICE)
         return [number for _, number in sent if number not in again]
+
+    def _doubtful(self, copies: Sequence[tuple[Received, int]]) -> list[int]:
+        """Return those of some copies that somebody may have sent before, who then died before he settled them."""
+        if self._engine.capabilities.is_transactional:
+            return []
+        return [number for received, number in copies if received.delivery_count > 1]
 
     async def _send_one_by_one(self, batch: Batch, found: Sorted) -> "_Done":
         """Forward copies of which one was refused, so that it is the only one that stays behind."""
@@ -261,8 +266,9 @@ class LaneRunner:
                 await self._refuse(received, number, error, ejected)
             else:
                 sent.append((received, number))
-        await self._eject(batch, ejected)
         gone = [(received, number) for received, number in found.mine if number in ejected]
+        await self._doubt(batch, gone)
+        await self._eject(batch, ejected)
         await self._staging.drop([received for received, _ in gone])
         await self._staging.put_away(found)
         await self._count_strays(found)
@@ -284,6 +290,7 @@ class LaneRunner:
 
     async def _take_back(self, batch: Batch, found: Sorted) -> "_Done":
         """Take copies back that are not to be sent: note first, drop then, as with ejected ones."""
+        await self._doubt(batch, found.mine)
         numbers = [number for _, number in found.mine]
         if numbers:
             await self._ledger.unstage(self._lease, batch, numbers)
@@ -291,6 +298,11 @@ class LaneRunner:
         await self._staging.put_away(found)
         await self._count_strays(found)
         return _Done(gone=found.mine)
+
+    async def _doubt(self, batch: Batch, copies: Sequence[tuple[Received, int]]) -> None:
+        """Note which of some copies may have been sent before, although we do not send them."""
+        if doubtful := self._doubtful(copies):
+            await self._ledger.doubt(self._lease, batch, doubtful, _BEFORE)
 
     # --- strays
 

@@ -287,6 +287,10 @@ class WorkStore(Protocol):
         """Note that messages have left for their destination."""
         ...
 
+    async def doubt(self, lease: Lease, batch: Batch, numbers: Sequence[int], told: str) -> None:
+        """Note something about messages that is told with whatever becomes of them."""
+        ...
+
     async def eject(self, lease: Lease, batch: Batch, reasons: Mapping[int, str]) -> None:
         """Note that messages could not be sent: they are unresolved again."""
         ...

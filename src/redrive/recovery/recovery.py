@@ -202,9 +202,11 @@ class Recovery(Reader):
         operation = await self.operation(number, newcomers=False)
         if operation.state is not OperationState.CANCELLING:  # somebody has asked for it, and may have had no answer
             operation = await self._change(number, OperationEvent.CANCEL, actor, reason)
+        nap = 0.05
         while not operation.is_over:
             if not await self._service.work():  # another process is in the middle of something, or was when it died
-                await pause(self._broker.clock, 0.05)
+                await pause(self._broker.clock, nap)
+                nap = min(2 * nap, 1.0)
             operation = await self.operation(number, newcomers=False)
         return operation
 

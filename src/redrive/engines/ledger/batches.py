@@ -195,10 +195,20 @@ def forwarded(now: float, lease: Lease, batch: Batch, failures: Sequence[int], *
 
 
 def _note_forwarded(now: float, batch: Batch, failures: Sequence[int], told: str) -> Script[None]:
+    reason, values = (", reason = ?", [told]) if told else ("", [])  # else what was noted before stays
     yield Sql(
-        f"UPDATE @.parts SET outcome = {int(target(PARTS, PartEvent.FORWARD))}, at = ?, reason = ?"
+        f"UPDATE @.parts SET outcome = {int(target(PARTS, PartEvent.FORWARD))}, at = ?{reason}"
         f" WHERE operation = ? AND failure IN @ints AND outcome = {_PENDING}",
-        [now, told, batch.operation, list(failures)],
+        [now, *values, batch.operation, list(failures)],
+    )
+
+
+def doubt(now: float, lease: Lease, batch: Batch, failures: Sequence[int], told: str) -> Script[None]:
+    """Note something about messages that is told with whatever becomes of them."""
+    yield from check(now, lease)
+    yield Sql(
+        f"UPDATE @.parts SET reason = ? WHERE operation = ? AND failure IN @ints AND outcome = {_PENDING}",
+        [told, batch.operation, list(failures)],
     )
 
 
@@ -214,7 +224,8 @@ def _leave(now: float, batch: Batch, reasons: Mapping[int, str], event: PartEven
     if not reasons:
         return
     yield Many(
-        f"UPDATE @.parts SET outcome = {int(target(PARTS, event))}, at = ?, reason = ?"
+        f"UPDATE @.parts SET outcome = {int(target(PARTS, event))}, at = ?,"
+        " reason = ? || CASE reason WHEN '' THEN '' ELSE '; it ' || reason END"
         f" WHERE operation = ? AND failure = ? AND outcome = {_PENDING}",
         [(now, storable(reason), batch.operation, failure) for failure, reason in reasons.items()],
     )

@@ -279,6 +279,10 @@ class SqlLedger:
         """Note that messages have left for their destination."""
         await self._engine.run(lambda now: batches.forwarded(now, lease, batch, numbers, told=told))
 
+    async def doubt(self, lease: Lease, batch: Batch, numbers: Sequence[int], told: str) -> None:
+        """Note something about messages that is told with whatever becomes of them."""
+        await self._engine.run(lambda now: batches.doubt(now, lease, batch, numbers, told))
+
     async def eject(self, lease: Lease, batch: Batch, reasons: Mapping[int, str]) -> None:
         """Note that messages could not be sent."""
         await self._engine.run(lambda now: batches.eject(now, lease, batch, reasons))
