@@ -322,6 +322,10 @@ class World:
                     await self._grant(self.chance.choice(favoured or turns))
                 else:
                     self._tick()
+        except AssertionError:
+            for process in self.processes:
+                process.die()  # so that nobody waits for a turn that never comes
+            raise
         finally:
             for task in tasks:
                 task.cancel()
