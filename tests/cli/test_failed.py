@@ -199,6 +199,11 @@ def test_a_failure_without_an_exception_has_no_empty_line(ok):
     assert told[3].strip() != ""
 
 
+def test_an_exception_that_said_nothing_is_shown_by_its_name(ok, fail):
+    fail("x", said="")
+    assert "\n    ValueError\n" in ok("failed", "show", 1)
+
+
 @pytest.mark.parametrize("id_", ["99", "nobody", "0" * 32])
 @pytest.mark.usefixtures("failures")
 def test_showing_one_that_is_not_there_is_refused(run, id_):

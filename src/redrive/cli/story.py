@@ -32,8 +32,8 @@ def _print_attempts(detail: FailedDetail) -> None:
     for each in detail.attempts:
         sent = f" · sent by operation {each.operation}" if each.operation else ""
         console.print(Text(f"  {each.failed_at:%Y-%m-%d %H:%M:%S} UTC · {screen.age(each.failed_at)} ago{sent}"))
-        kind, said = (str(each.details.get(name, "")) for name in ("exception_type", "exception_message"))
-        told = f"{kind}: {said}" if kind else said or str(each.details.get("reason", ""))
+        raised = [str(each.details.get(name, "")) for name in ("exception_type", "exception_message")]
+        told = ": ".join(filter(None, raised)) or str(each.details.get("reason", ""))
         if told:
             console.print(Text(f"    {screen.printable(told)}", style="red"), soft_wrap=True)
     trace = str(detail.attempts[0].details.get("stack_trace", "")) if detail.attempts else ""
