@@ -7,10 +7,15 @@ import pytest
 
 from redrive.engines.ledger import script
 from redrive.recovery import Canary, Status
-
-pytestmark = [pytest.mark.before_databases]  # other databases choose by statistics, and are asked by the benchmark
+from tests.recovery.sites import one_file
 
 LARGE_TABLES = ("failures", "failure_contents", "failure_attempts", "failure_groups", "parts", "operation_members")
+
+
+@pytest.fixture
+def homes(request):
+    """SQLite alone: other databases choose by statistics, and are asked by the benchmark."""
+    return one_file(request)
 
 
 @pytest.fixture
