@@ -32,6 +32,9 @@ _LARGEST_PAGE_BYTES = 16 * 1_048_576
 
 _NO_COPY = "there was nothing to send: its content is gone, or it was restored after its turn"
 _PENDING = int(Outcome.PENDING)
+_TELL = "reason = ? || CASE reason WHEN '' THEN '' ELSE '; it ' || reason END"
+"""What becomes of a message, and behind it what was in doubt about it before."""
+
 _STAGING, _FORWARDING = int(BatchState.STAGING), int(BatchState.FORWARDING)
 
 
@@ -153,9 +156,9 @@ def _claimed(batch: Batch) -> Script[set[int]]:
 def _skip(now: float, batch: Batch, failures: Iterable[int]) -> Script[None]:
     """Skip messages of a batch whose status has changed since they were claimed."""
     yield Many(
-        f"UPDATE @.parts SET outcome = {int(target(PARTS, PartEvent.SKIP))}, at = ?, reason = 'its status has changed'"
+        f"UPDATE @.parts SET outcome = {int(target(PARTS, PartEvent.SKIP))}, at = ?, {_TELL}"
         f" WHERE operation = ? AND failure = ? AND outcome = {_PENDING}",
-        [(now, batch.operation, failure) for failure in sorted(failures)],
+        [(now, "its status has changed", batch.operation, failure) for failure in sorted(failures)],
     )
 
 
@@ -195,7 +198,7 @@ def forwarded(now: float, lease: Lease, batch: Batch, failures: Sequence[int], *
 
 
 def _note_forwarded(now: float, batch: Batch, failures: Sequence[int], told: str) -> Script[None]:
-    reason, values = (", reason = ?", [told]) if told else ("", [])  # else what was noted before stays
+    reason, values = (f", {_TELL}", [told]) if told else ("", [])
     yield Sql(
         f"UPDATE @.parts SET outcome = {int(target(PARTS, PartEvent.FORWARD))}, at = ?{reason}"
         f" WHERE operation = ? AND failure IN @ints AND outcome = {_PENDING}",
@@ -224,8 +227,7 @@ def _leave(now: float, batch: Batch, reasons: Mapping[int, str], event: PartEven
     if not reasons:
         return
     yield Many(
-        f"UPDATE @.parts SET outcome = {int(target(PARTS, event))}, at = ?,"
-        " reason = ? || CASE reason WHEN '' THEN '' ELSE '; it ' || reason END"
+        f"UPDATE @.parts SET outcome = {int(target(PARTS, event))}, at = ?, {_TELL}"
         f" WHERE operation = ? AND failure = ? AND outcome = {_PENDING}",
         [(now, storable(reason), batch.operation, failure) for failure, reason in reasons.items()],
     )
