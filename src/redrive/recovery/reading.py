@@ -102,8 +102,8 @@ class Reader:
 
     async def export(self, chosen: Chosen = "") -> AsyncIterator[FailedDetail]:
         """Return everything about failed messages, one by one."""
-        after = 0
-        while page := await self.failed(chosen, after=after, limit=PAGE):
+        after, wanted = 0, self._filter(chosen)  # ages count from now, not from each page
+        while page := await self.failed(wanted, after=after, limit=PAGE):
             for each in page:
                 detail = await self._ledger.show(each.id)
                 if detail is not None:
@@ -261,10 +261,11 @@ class Reader:
 
     def _filter_and_malformed(self, chosen: Chosen) -> tuple[Filter, tuple[str, ...]]:
         """Return a filter, and what was given as an id and can be none. No ids are nobody, not everybody."""
+        now = utc(self._broker.clock.time())
         if isinstance(chosen, Filter):
-            return chosen, ()
+            return chosen.at(now), ()
         if isinstance(chosen, str):
-            return Filter.parse(chosen, now=utc(self._broker.clock.time())), ()
+            return Filter.parse(chosen, now=now), ()
         ids = [each for each in chosen if isinstance(each, str) and _ID.fullmatch(each)]
         malformed = tuple(str(each) for each in chosen if each not in ids)
         return Filter(status=frozenset(Status), ids=tuple(ids) or (NOBODY,)), malformed

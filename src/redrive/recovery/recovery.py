@@ -364,7 +364,9 @@ def _subject(chosen: Chosen) -> str:
 
 def _asked(chosen: Chosen, how: Mapping[str, Any]) -> str:
     """Return what a request looks like: the same for the same words, also where these mean another instant by now."""
-    words = str(chosen) if isinstance(chosen, str | Filter) else sorted(map(str, chosen))
+    words: str | list[str] = sorted(map(str, chosen)) if not isinstance(chosen, str | Filter) else str(chosen)
+    if isinstance(chosen, Filter) and chosen.written:
+        words = chosen.written
     told = {name: str(value) for name, value in how.items() if name not in ("actor", "reason", "key", "transform")}
     transform = how.get("transform")
     return json.dumps([words, told, None if transform is None else transform.to_json()], sort_keys=True)
