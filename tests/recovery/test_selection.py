@@ -249,7 +249,11 @@ def test_a_text_stands_for_a_filter(text, settings):
         ("failed>nans", 0, "must be a date"),
         ("failed>400d", 0, "400d is an age, not a date"),
         ("age:2h", 0, "write age> or age< or age>= or age<="),
-        ("age>2026-11-01", 0, "must be an age such as 30m, 2h or 30d, up to a year; for a date write failed<2026-11-01"),
+        (
+            "age>2026-11-01",
+            0,
+            "must be an age such as 30m, 2h or 30d, up to a year; for a date write failed<2026-11-01",
+        ),
         ("age>-2h", 0, "must be an age"),
         ("age<nans", 0, "must be an age"),
         ("age>400d", 0, "up to a year"),

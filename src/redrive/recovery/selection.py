@@ -179,14 +179,12 @@ class Filter:
             now: what ages are counted from.
             written: the text it was read from; None: what ``str`` says.
         """
-        instants = {
-            instant: now - timedelta(seconds=getattr(self, age))
-            for age, instant in _SAME.items()
-            if getattr(self, age) is not None
-        }
-        if not instants and written is None:
+        ages = {age: getattr(self, age) for age in _SAME if getattr(self, age) is not None}
+        if not ages and written is None:
             return self
-        settled = replace(self, **instants, age_min=None, age_max=None)
+        changes: dict[str, Any] = dict.fromkeys(ages)
+        changes |= {_SAME[age]: now - timedelta(seconds=many) for age, many in ages.items()}
+        settled = replace(self, **changes)
         object.__setattr__(settled, "written", str(self) if written is None else written)
         return settled
 
