@@ -35,13 +35,20 @@ def test_show_tells_the_whole_story(ok, read, orders):
     received = ok("receive", orders, "--dead-letter", "NoAddress")
     assert "redrive-failed-stack-trace: 3 lines" in received
     shown = ok("dead", "show", orders, 1)
-    for said in ("id: 42", "reason: NoAddress", "description: by redrive receive", "queue: orders", trace, "order 42"):
+    for said in (
+        "id: 42",
+        "reason: NoAddress",
+        "description: by redrive receive",
+        "queue: orders",
+        "    in ship\n",
+        "order 42",
+    ):
         assert said in shown
     assert read("dead", "show", orders, 1)["headers"] == {"redrive-failed-stack-trace": trace}
 
 
 def test_showing_one_that_is_not_there_is_refused(refused, dead):
-    assert "no dead letter 7" in refused("dead", "show", dead, 7)
+    assert "no dead letter 7" in refused("dead", "show", dead, 7, status=3)
 
 
 def test_list_goes_on_where_it_stopped(run, dead):

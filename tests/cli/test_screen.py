@@ -26,9 +26,9 @@ def test_a_body_cannot_move_the_cursor_or_set_colours():
 
 
 def test_a_column_shows_one_line():
-    assert screen.one_line(b"a\n  b\n").plain == "a b"
+    assert screen.body_line(b"a\n  b\n").plain == "a b"
 
 
 def test_a_long_body_cut_inside_a_character_is_still_text():
-    assert screen.one_line("é".encode() * 300).plain.startswith("ééé")
-    assert screen.one_line(b"x" + "é".encode() * 300).plain.startswith("xééé")
+    assert screen.body_line("é".encode() * 300).plain.startswith("ééé")
+    assert screen.body_line(b"x" + "é".encode() * 300).plain.startswith("xééé")

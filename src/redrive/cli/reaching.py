@@ -13,7 +13,9 @@ import typer
 from redrive import connect, duration
 from redrive.broker import Broker
 from redrive.cli import screen
+from redrive.cli.exit_status import ExitStatus
 from redrive.errors import RedriveError
+from redrive.printable import one_line
 
 T = TypeVar("T")
 
@@ -82,6 +84,9 @@ def seconds(option: str, text: str | None) -> float | None:
         number = float(text)
     except ValueError:
         number = _parsed(option, text)
+    if not 0 <= number < float("inf"):
+        problem = f"--{option} {text!r}: write 0 or more seconds, or 100ms, 30s, 2m, 1h, 1d"
+        raise screen.refusal(problem, ExitStatus.NOT_UNDERSTOOD)
     return number
 
 
@@ -91,7 +96,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not is_a_person_there():
         raise screen.refusal("nobody is there to be asked; add --yes if you are sure")
-    typer.confirm(question, abort=True, err=True)
+    typer.confirm(one_line(question), abort=True, err=True)
 
 
 def is_a_person_there() -> bool:

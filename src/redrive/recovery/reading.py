@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 from redrive import duration
 from redrive.broker import Broker
 from redrive.clock import pause, utc
-from redrive.errors import FailureNotFound, TransformFailed
+from redrive.errors import FailureNotFound, InvalidSetting, TransformFailed
 from redrive.recovery.lane import load
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.plan import Canary, Kind, Operation, Plan
@@ -166,7 +166,7 @@ class Reader:
         """Say what ``recover``, or another kind of operation, would find, and do nothing."""
         plan, malformed = await self._plan(chosen, how)
         if kind is not Kind.RECOVER:
-            plan = Plan(kind=kind, filter=plan.filter)
+            plan = Plan(kind=kind, filter=plan.filter, limit=plan.limit)
         found = await self._ledger.dry_run(plan)
         return found if not malformed else _with_unknown(found, malformed)
 
@@ -277,6 +277,8 @@ class Reader:
             wanted = replace(wanted, status=frozenset({Status.UNRESOLVED, Status.RETRY_ISSUED}))
         if canary is not None and not isinstance(canary, Canary):
             canary = Canary(count=canary)
+        if isinstance(at, datetime) and at.tzinfo is None:
+            raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
         if at is not None and not isinstance(at, datetime):
             at = utc(await self._ledger.now() + duration.seconds("at", at, zero=True))
         plan = Plan(

@@ -8,12 +8,12 @@ As a text it has terms with spaces between them. A message must fit every term, 
     id:0123456789abcdef0123456789abcdef message:order-17 operation:12 outcome:skipped,failed "no such customer"
 
 What is no term is text to look for; quotes are those of a shell. Dates without a zone are in UTC. ``age<2h`` is in the
-last two hours, ``age>2h`` before them; it is a date from the moment the text is read. Without ``status:`` only unresolved
+last two hours, ``age>2h`` before them: dates, from the moment the text is read. Without ``status:`` only unresolved
 messages are meant.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
