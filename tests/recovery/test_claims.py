@@ -109,9 +109,8 @@ def held(state, number=1, count=1, actor=""):
         ),
         (
             [held(OperationState.COMPLETED, number) for number in range(1, 8)],
-            "operation 1 (completed), operation 2 (completed), operation 3 (completed), operation 4 (completed), "
-            "operation 5 (completed) and 2 more sent these 7, and nothing was heard of them yet; --again sends them "
-            "once more",
+            ", ".join(f"operation {number} (completed)" for number in range(1, 6))
+            + " and 2 more sent these 7, and nothing was heard of them yet; --again sends them once more",
         ),
     ],
 )

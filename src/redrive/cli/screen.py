@@ -230,7 +230,8 @@ def _print_lists(console: Console, made: Table) -> None:
     names = [_plain(each.header) for each in made.columns]
     wide = max(map(len, names))
     for number, row in enumerate(zip(*(each.cells for each in made.columns), strict=True)):
-        console.print("" if number else None, end="\n" if number else "")
+        if number:
+            console.print()
         for name, cell in zip(names, row, strict=True):
             shown = cell.copy() if isinstance(cell, Text) else Text(str(cell))
             shown.no_wrap, shown.overflow = False, "fold"
