@@ -163,7 +163,7 @@ COMMANDS = {
     "operations pause": [("operations", "pause", "1"), ("operations", "pause", "4", "--reason", HOSTILE)],
     "operations resume": [("operations", "resume", "3", "--detach", "--reason", HOSTILE, "--actor", HOSTILE)],
     "operations cancel": [("operations", "cancel", "3", "--yes", "--reason", HOSTILE, "--actor", HOSTILE)],
-    "operations set-rate": [("operations", "set-rate", "3", HOSTILE), ("operations", "set-rate", "1", "5")],
+    "operations set-rate": [("operations", "set-rate", "1", "5"), ("operations", "set-rate", "3", HOSTILE)],
     "operations services": [("operations", "services")],
     "operations trail": [("operations", "trail", "--limit", "100"), ("operations", "trail", "--subject", HOSTILE)],
     "redirects list": [("redirects", "list")],

@@ -13,13 +13,14 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from redrive import connect, open_recovery
+from redrive import connect, connection_url, open_recovery
 from redrive.broker import Broker, dead_letter_queue
 from redrive.cli import screen, wording
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.reaching import complete_queue, missing_file, url_of
 from redrive.cli.screen import AsJson
 from redrive.errors import QueueNotFound, RedriveError
+from redrive.printable import one_line
 from redrive.recovery import MessageFailed, MessageSetAside, Recovery
 from redrive.recovery.recovery import ERROR_QUEUE
 from redrive.telemetry import Event
@@ -206,13 +207,15 @@ def quieten() -> None:
 def _check_there(context: typer.Context, *, may_create: bool) -> None:
     if missing := missing_file(url_of(context)):
         raise screen.refusal(
-            f"there is no database {missing}; say where the queues are with --url or $REDRIVE_URL",
+            f"there is no database {one_line(missing)}; say where the queues are with --url or $REDRIVE_URL",
             ExitStatus.ERROR,
         )
     store = store_of(context)
     if store and not may_create and (missing := missing_file(store)):
+        where = connection_url.shown(store) if connection_url.shown(store) == store else "URL"
         raise screen.refusal(
-            f"there is no store {missing}; make it by reading failures into it: redrive ingest --store {store}",
+            f"there is no store {one_line(missing)}; "
+            f"make it by reading failures into it: redrive ingest --store {one_line(where)}",
             ExitStatus.ERROR,
         )
 
