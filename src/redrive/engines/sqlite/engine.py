@@ -37,7 +37,7 @@ from redrive.engines.sqlite.schema import migrate
 from redrive.engines.sqlite.store import Store
 from redrive.engines.sqlite.writer import Writer
 from redrive.engines.stored import Row
-from redrive.errors import InvalidSetting, MessageNotFound, QueueNotFound, UsageError
+from redrive.errors import EngineUnavailable, InvalidSetting, MessageNotFound, QueueNotFound, UsageError
 
 T = TypeVar("T")
 
@@ -125,7 +125,9 @@ class SqliteEngine:
     async def close(self) -> None:
         """Finish what was accepted, and close the file."""
         await self._hints.close()
-        await asyncio.gather(*self._giving_back, return_exceptions=True)
+        await self._writer.finish()
+        while self._giving_back:
+            await asyncio.wait(self._giving_back)
         await self._writer.close()
         if self._store is not None:
             await asyncio.get_running_loop().run_in_executor(self._reading, self._close)
@@ -242,14 +244,14 @@ class SqliteEngine:
             is_done = self._do(self._opened(self._store), run_group, group, may_wait=may_wait)
         except Conflict:  # somebody's lock was not good: undo it all, and let each succeed or fail by himself
             is_done = self._run_one_by_one(group, may_wait=may_wait)
-        except Exception as error:  # noqa: BLE001 - the callers must hear of it, each with an error of his own
+        except BaseException as error:  # noqa: BLE001 - the callers must hear of it, an interrupt included
             is_done = self._fail(group, error)
         return is_done
 
     def _run_one_by_one(self, group: list[Any], *, may_wait: bool) -> bool:
         try:
             return self._do(self._opened(self._store), run_one_by_one, group, may_wait=may_wait)
-        except Exception as error:  # noqa: BLE001 - as in _run
+        except BaseException as error:  # noqa: BLE001 - as in _run
             return self._fail(group, error)
 
     def _do(
@@ -269,11 +271,16 @@ class SqliteEngine:
                 request.error = faults.translated(request.error, self._path)
         return True
 
-    def _fail(self, group: list[Any], error: Exception) -> bool:
+    def _fail(self, group: list[Any], error: BaseException) -> bool:
+        """Tell everybody what ended the transaction: whose error it is as it is, others so that it is not theirs."""
         self._undo()
+        is_ones_own = any(request.error is error for request in group)
         for request in group:
             if isinstance(error, sqlite3.Error | UnicodeDecodeError):
                 request.error = faults.translated(error, self._path)
+            elif is_ones_own and request.error is not error:
+                told = f"another caller's part ended the transaction ({type(error).__name__}); it may have been done"
+                request.error = EngineUnavailable(f"{self._path}: {told}")
             else:
                 request.error = error
         return True
