@@ -3,12 +3,13 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypedDict, Unpack
+from typing import Any, NoReturn, Self, TypeAlias, TypedDict, Unpack
 
 from redrive import duration
 from redrive.broker.delivery import Delivery, named, random_id
@@ -70,15 +71,16 @@ class Broker:
         new_id: Callable[[], str] = random_id,
         upkeep_every: float = 5.0,
     ) -> None:
-        self._engine = engine
+        self._port = engine
+        self._opened_by: int | None = None
+        self._is_closed = False
         self._clock = clock
         self._new_id = new_id
         self._upkeep_every = duration.seconds("upkeep_every", upkeep_every)
         self._upkeep: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        await self._engine.open()
-        self._upkeep = asyncio.create_task(self._keep_up(), name="redrive-upkeep")
+        await self.open()
         return self
 
     async def __aexit__(
@@ -86,19 +88,37 @@ class Broker:
     ) -> None:
         await self.close()
 
+    def __enter__(self) -> NoReturn:
+        raise UsageError("use it as: async with connect(...) as broker; without asyncio: with connect_blocking(...)")
+
+    def __exit__(self, *_: object) -> None:
+        """Only there so that Python asks ``__enter__``."""
+
+    async def open(self) -> None:
+        """Connect. ``async with`` does it for you; this is for programs whose beginning and end are apart."""
+        if self._opened_by is not None:
+            self._check_process()
+            raise UsageError("this broker is open already; share it between tasks")
+        await self._port.open()
+        self._opened_by, self._is_closed = os.getpid(), False
+        self._upkeep = asyncio.create_task(self._keep_up(), name="redrive-upkeep")
+
     async def close(self) -> None:
-        """Finish what was accepted, and disconnect."""
+        """Finish what was accepted, and disconnect; in a process that was forked since, do nothing."""
+        if self._opened_by is not None and self._opened_by != os.getpid():
+            return
         if self._upkeep is not None:
             self._upkeep.cancel()
             with suppress(asyncio.CancelledError):
                 await self._upkeep
             self._upkeep = None
-        await self._engine.close()
+        await self._port.close()
+        self._opened_by, self._is_closed = None, True
 
     @property
     def capabilities(self) -> Capabilities:
         """What the engine can do."""
-        return self._engine.capabilities
+        return self._port.capabilities
 
     @property
     def engine(self) -> Engine:
@@ -286,6 +306,24 @@ class Broker:
         return done
 
     # --- inside
+
+    @property
+    def _engine(self) -> Engine:
+        """The engine, if it may be used: not after the end, and not in a process that was forked since."""
+        if self._opened_by is not None:
+            self._check_process()
+        elif self._is_closed:
+            raise UsageError(
+                "this broker is closed; open it again: async with connect(...) as broker, or broker.open()"
+            )
+        return self._port
+
+    def _check_process(self) -> None:
+        if self._opened_by != (here := os.getpid()):
+            raise UsageError(
+                f"this broker was opened by process {self._opened_by}, and this is process {here}, forked from it: "
+                "open a broker in each process, after the fork: async with connect(...) as broker, or broker.open()"
+            )
 
     async def _waited(self, queue: str, wait: duration.Duration, ask: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Ask again and again until there is something, or the time is over."""
