@@ -75,7 +75,7 @@ class SqliteEngine:
         self._clock = clock
         self._chance = chance
         self._store: Store | None = None
-        self._writer = Writer(self._run, self._after_group, clock.monotonic)
+        self._writer = self._new_writer()
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
         self._reader: sqlite3.Connection | None = None
         self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
@@ -91,16 +91,23 @@ class SqliteEngine:
 
     # --- opening and closing
 
+    def _new_writer(self) -> Writer:
+        return Writer(self._run, self._after_group, self._clock.monotonic)
+
     async def open(self) -> None:
         """Open the file, and bring the schema up to date."""
+        if self._store is not None:
+            raise UsageError(f"{self._path} is open already")
         self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
+        self._writer = self._new_writer()  # the event loop may be another than the last time
+        self._hints.open()
         await asyncio.get_running_loop().run_in_executor(self._reading, self._open)
 
     def _open(self) -> None:
         try:
             self._guarded(self._connect)
         except BaseException:
-            self._close()
+            _close(*self._detached())
             raise
 
     def _connect(self) -> None:
@@ -128,17 +135,21 @@ class SqliteEngine:
         await self._writer.finish()
         while self._giving_back:
             await asyncio.wait(self._giving_back)
+            await self._writer.finish()
+        parts = (
+            self._detached()
+        )  # whoever asks from now on is told that it is closed, and does not touch what is closing
         await self._writer.close()
-        if self._store is not None:
-            await asyncio.get_running_loop().run_in_executor(self._reading, self._close)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._reading, _close, *parts)
+        except RuntimeError:  # the interpreter is ending: there are no threads any more, and nobody to be held up
+            _close(*parts)
         self._reading.shutdown(wait=False)
 
-    def _close(self) -> None:
-        if self._store is not None:
-            self._store.connection.close()
-        if self._reader is not None:
-            self._reader.close()
+    def _detached(self) -> tuple[Store | None, sqlite3.Connection | None]:
+        parts = self._store, self._reader
         self._store = self._reader = None
+        return parts
 
     # --- the port
 
@@ -148,7 +159,7 @@ class SqliteEngine:
 
     async def update(self, name: str, settings: QueueSettings) -> None:
         """Change a queue's settings."""
-        await self._other(lambda store, _: store.queues.change(store.connection, name, settings))
+        await self._other(lambda store, _: store.change_queue(name, settings))
 
     async def delete(self, name: str) -> None:
         """Remove a queue and all it holds."""
@@ -168,7 +179,12 @@ class SqliteEngine:
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
         """Lock deferred messages by their numbers."""
-        found = await self._other(lambda store, now: store.lock_deferred(store.queues.get(queue), sequences, now))
+        found = await self._writer.submit(
+            OtherRequest(
+                lambda store, now: store.lock_deferred(store.queues.get(queue), sequences, now),
+                self._give_back_deferred,
+            )
+        )
         if isinstance(found, MessageNotFound):  # not raised inside: what had had its deliveries is dead all the same
             raise found
         return found
@@ -185,7 +201,7 @@ class SqliteEngine:
             store.bring_in([queue], now)
             return store.lock_session(store.queues.get(queue), session_id, now)
 
-        return await self._other(lock)
+        return await self._writer.submit(OtherRequest(lock, self._give_back_session))
 
     async def renew_session(self, session: SessionLock) -> SessionLock:
         """Lengthen a session's lock."""
@@ -198,11 +214,13 @@ class SqliteEngine:
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of what nobody has asked for yet."""
-        return await self._other(lambda store, now: _upkeep(store, now, limit))
+        waited_for = self._hints.queues
+        return await self._other(lambda store, now: _upkeep(store, now, limit, waited_for))
 
     async def wait(self, queue: str, seconds: float) -> None:
-        """Wait for a hint that something may be ready."""
-        await self._hints.wait(queue, seconds)
+        """Wait for a hint that something may be ready; not so long that an idle queue could be deleted meanwhile."""
+        store = self._opened(self._store)
+        await self._hints.wait(queue, min(seconds, store.queues.longest_wait_s(queue)))
 
     async def peek(
         self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
@@ -262,8 +280,9 @@ class SqliteEngine:
         self._choose_sync(store, group)
         if not self._begin(store, may_wait=may_wait):
             return False
-        store.begin()
-        do(store, group, self._clock.time())
+        now = self._clock.time()
+        store.begin(now)
+        do(store, group, now)
         store.connection.execute("COMMIT")
         self._woken |= store.woken
         for request in group:
@@ -347,14 +366,36 @@ class SqliteEngine:
 
     def _give_back(self, locks: list[Lock]) -> None:
         """Unlock messages whose receiver was cancelled before it got them."""
-        giving = asyncio.ensure_future(self._other(lambda store, _: store.unlock(locks)))
+        self._undo_later(lambda store, _: store.unlock(locks))
+
+    def _give_back_deferred(self, found: list[Received] | MessageNotFound) -> None:
+        if not isinstance(found, MessageNotFound):
+            self._give_back([received.lock for received in found if received.lock is not None])
+
+    def _give_back_session(self, session: SessionLock) -> None:
+        self._undo_later(lambda store, _: store.unlock_session(session))
+
+    def _undo_later(self, do: Callable[[Store, float], None]) -> None:
+        giving = asyncio.ensure_future(self._other(do))
         self._giving_back.add(giving)
-        giving.add_done_callback(self._giving_back.discard)
+        giving.add_done_callback(self._given_back)
+
+    def _given_back(self, giving: "asyncio.Future[None]") -> None:
+        self._giving_back.discard(giving)
+        if not giving.cancelled():
+            giving.exception()  # whoever asks next hears of it, and the lock ends by itself
 
     async def _look(self, _queues: Sequence[str]) -> tuple[bool, float | None]:
         version, next_due = await self._read(_glance)
         has_changed, self._seen_version = version != self._seen_version, version
         return has_changed, next_due
+
+
+def _close(store: Store | None, reader: sqlite3.Connection | None) -> None:
+    if store is not None:
+        store.connection.close()
+    if reader is not None:
+        reader.close()
 
 
 def _in_one_view(reader: sqlite3.Connection, read: Callable[[sqlite3.Connection], T]) -> T:
@@ -374,7 +415,8 @@ def _glance(reader: sqlite3.Connection) -> tuple[int, float | None]:
     return version, due[0] if due else None
 
 
-def _upkeep(store: Store, now: float, limit: int) -> Upkeep:
+def _upkeep(store: Store, now: float, limit: int, waited_for: Sequence[str]) -> Upkeep:
+    store.note_use(waited_for, now)
     released, over_delivered = store.release_due(now, limit)
     expired = store.expire_due(now, limit)
     store.forget_seen_ids(now, limit)

@@ -95,7 +95,7 @@ class OtherRequest(Request[T]):
         undo: is given its result if the caller was cancelled before it could take it.
     """
 
-    def __init__(self, do: Callable[[Store, float], T], undo: Callable[[T], None] | None = None) -> None:
+    def __init__(self, do: Callable[[Store, float], T], undo: Callable[[Any], None] | None = None) -> None:
         self._do = do
         self._undo = undo
 
@@ -129,7 +129,7 @@ def run_group(store: Store, group: Sequence[Any], now: float) -> None:
 def run_one_by_one(store: Store, group: Sequence[Any], now: float) -> None:
     """Do a group in the transaction that is open, so that each request succeeds or fails by itself."""
     store.forget()  # the transaction that was undone may have changed what it remembers
-    store.begin()
+    store.begin(now)
     for request in group:
         request.error = None
         run_alone(store, request, now)

@@ -145,7 +145,9 @@ class Writer:
             try:
                 thread.start()
             except RuntimeError as error:
-                raise EngineUnavailable(f"no thread can be started to write with; nothing was done ({error})") from error
+                raise EngineUnavailable(
+                    f"no thread can be started to write with; nothing was done ({error})"
+                ) from error
             self._thread = thread
         self._is_busy = True
         self._groups.put(group)
