@@ -24,6 +24,7 @@ from typing import Any, NoReturn, Self, Unpack
 
 from redrive import duration
 from redrive.broker.broker import Broker, Payload, Settings
+from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery
 from redrive.broker.engine import Capabilities, Effect, Outcome, QueueInfo, SessionLock
 from redrive.broker.lifecycle import State

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self, Unpack
 
 from redrive import duration
 from redrive.broker.broker import Broker, Payload, Settings
+from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery
 from redrive.broker.engine import Capabilities, Effect, Outcome, QueueInfo, SessionLock
 from redrive.broker.lifecycle import State
@@ -179,10 +180,11 @@ class BlockingBroker:
 
     def resubmit(
         self, queue: str, *, max_messages: int | None = None, on_progress: Callable[[int], object] | None = None
-    ) -> int:
+    ) -> Resubmitted:
         """Send the dead letters of a queue to it again, each in one transaction with its removal; return how many.
 
-        Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead.
+        Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead. One that
+        its queue does not take stays where it is, and the result says which and why, and how many others have locked.
         """
         return self._portal.run(self._inner.resubmit(queue, max_messages=max_messages, on_progress=on_progress))
 

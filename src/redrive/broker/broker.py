@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, TypeAlias, TypedDict, Unpack
 
 from redrive import duration
+from redrive.broker import bulk
+from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery, named, random_id
 from redrive.broker.engine import (
-    Abandon,
     Cancel,
     Capabilities,
-    Complete,
     Effect,
     Engine,
     Outcome,
@@ -27,7 +27,7 @@ from redrive.broker.engine import (
     check_max_messages,
     check_queue_name,
 )
-from redrive.broker.lifecycle import State, dead_letter_queue
+from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, Received
 from redrive.broker.session import Session
 from redrive.clock import Clock, pause, system_clock, utc
@@ -36,7 +36,6 @@ from redrive.errors import InvalidSetting, QueueConflict, RedriveError, UsageErr
 Payload: TypeAlias = Message | bytes | str
 """What can be sent: a message, or just its body."""
 
-_PAGE = 100
 _logger = logging.getLogger("redrive.broker")
 
 
@@ -258,52 +257,17 @@ class Broker:
 
         Of a queue with sessions, those of sessions that somebody else has are left alone.
         """
-        has_sessions = (await self.inspect(queue)).settings.requires_session
-        session = await self._engine.lock_session(queue, None) if has_sessions else None
-        purged = 0
-        while session is not None or not has_sessions:
-            taken = await self._engine.lock_next(queue, _PAGE, session=session, delete=True)
-            purged += len(taken)
-            if taken and on_progress is not None:
-                on_progress(purged)
-            if not taken and session is None:
-                break
-            if not taken and session is not None:
-                await self._engine.release_session(session)
-                session = await self._engine.lock_session(queue, None)
-        return purged
+        return await bulk.purge(self._engine, queue, on_progress)
 
     async def resubmit(
         self, queue: str, *, max_messages: int | None = None, on_progress: Callable[[int], object] | None = None
-    ) -> int:
+    ) -> Resubmitted:
         """Send the dead letters of a queue to it again, each in one transaction with its removal; return how many.
 
-        Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead.
+        Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead. One that
+        its queue does not take stays where it is, and the result says which and why, and how many others have locked.
         """
-        dead = dead_letter_queue(queue)
-        if dead == queue:
-            raise InvalidSetting("queue", queue, "is a dead-letter queue; name the queue to which they shall go again")
-        last = (
-            await self.inspect(dead)
-        ).last_sequence  # what is sent now gets a higher number, and keeps it if it dies
-        done = 0
-        while max_messages is None or done < max_messages:
-            page = _PAGE if max_messages is None else min(_PAGE, max_messages - done)
-            effects: list[Effect] = []
-            count = 0
-            for one in await self.receive(dead, max_messages=page):
-                if one.sequence <= last:
-                    effects += [Complete(one.lock), Send(queue, one.message, even_if_seen=True)]
-                    count += 1
-                else:
-                    effects.append(Abandon(one.lock, uncount=True))
-            await self._engine.apply(effects)
-            if not count:
-                break
-            done += count
-            if on_progress is not None:
-                on_progress(done)
-        return done
+        return await bulk.resubmit(self._engine, queue, max_messages, on_progress)
 
     # --- inside
 
