@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import typer
 
-from redrive.broker import Broker
+from redrive.broker import Broker, Resubmitted
 from redrive.cli import screen, wording
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.interrupts import Interrupted, first_interrupt
 from redrive.cli.reaching import confirm, wants_json, with_broker
+from redrive.printable import one_line
 
 
 def purge(context: typer.Context, queue: str, *, yes: bool, of: str) -> None:
@@ -34,7 +35,33 @@ def resubmit(context: typer.Context, queue: str, *, max_messages: int | None, ye
         total,
         lambda broker, on_progress: broker.resubmit(queue, max_messages=max_messages, on_progress=on_progress),
     )
-    _tell(context, queue, "resubmitted", done, f"{wording.count(done.many, 'dead letter')} to {queue}")
+    rest = done.many if isinstance(done.many, Resubmitted) else Resubmitted(done.many)
+    what = f"{wording.count(int(rest), 'dead letter')} to {queue}"
+    _tell(context, queue, "resubmitted", done, what, **_described(rest))
+    if not wants_json(context):
+        _tell_rest(queue, rest)
+    if rest.stayed:
+        raise typer.Exit(int(ExitStatus.NOT_ALL))
+
+
+def _described(rest: Resubmitted) -> dict[str, object]:
+    stayed = [{"number": each.sequence, "id": each.id, "reason": each.reason} for each in rest.stayed]
+    until = None if rest.locked_until is None else rest.locked_until.isoformat()
+    return {"stayed": stayed, "locked": rest.locked, "locked_until": until}
+
+
+def _tell_rest(queue: str, rest: Resubmitted) -> None:
+    """Say which dead letters are where they were, and why."""
+    if rest.stayed:
+        many = len(rest.stayed)
+        others = len({each.reason for each in rest.stayed}) - 1
+        more = f"; and for {wording.count(others, 'other reason')}, see --json" if others else ""
+        stays = wording.verb(many, "stays")
+        screen.hint(f"{many:,} of {many + rest:,} {stays}: {one_line(rest.stayed[0].reason)}{more}", "yellow")
+    if rest.locked:
+        until = "" if rest.locked_until is None else f" until {wording.instant(rest.locked_until)}"
+        told = f"{rest.locked:,} {wording.verb(rest.locked, 'is')} locked by somebody{until}; try again then"
+        screen.hint(f"{told}, or see them: redrive peek '{queue}/$dead'", "yellow")
 
 
 class _Done(NamedTuple):
@@ -72,9 +99,10 @@ def _watched(
     return with_broker(context, work)
 
 
-def _tell(context: typer.Context, queue: str, verb: str, done: _Done, what: str) -> None:
+def _tell(context: typer.Context, queue: str, verb: str, done: _Done, what: str, **rest: object) -> None:
+    stopped = {"interrupted": True} if done.is_interrupted else {}
     if wants_json(context):
-        screen.print_json({"queue": queue, verb: done.many} | ({"interrupted": True} if done.is_interrupted else {}))
+        screen.print_json({"queue": queue, verb: int(done.many), **rest, **stopped})
     else:
         screen.say(f"{verb} {what}" + ("; stopped before the end" if done.is_interrupted else ""))
     if done.is_interrupted:
