@@ -12,6 +12,8 @@ import pytest
 
 from redrive import connect_blocking
 from redrive.broker import Message
+from redrive.clock import system_clock, utc
+from redrive.worker.confirming import confirmation_of
 
 URL = "sqlite:///redrive.db"
 
@@ -45,7 +47,7 @@ def handle(count, *, failing=0):
                 headers = {**told, "redrive-failed-queue": "orders"}
                 broker.send("error", Message(each.body, id=each.id, headers=headers))
             else:
-                broker.send(told["redrive-recovery-confirm"], Message(b"", headers=told))
+                broker.apply(*confirmation_of(each.message, each.queue, utc(system_clock.time())))
             each.complete()
 
 

@@ -7,7 +7,15 @@ from datetime import datetime
 from redrive.printable import one_line
 from redrive.recovery import Filter
 
-_SEVERAL = {"is": "are", "has": "have", "was": "were", "waits": "wait", "matches": "match", "serves": "serve", "stays": "stay"}
+_SEVERAL = {
+    "is": "are",
+    "has": "have",
+    "was": "were",
+    "waits": "wait",
+    "matches": "match",
+    "serves": "serve",
+    "stays": "stay",
+}
 
 
 def count(many: int, one: str) -> str:
