@@ -2,7 +2,7 @@
 """The commands of ``redrive``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -55,6 +55,23 @@ app.add_typer(redirects.app, name="redirects")
 app.add_typer(policies_app, name="policies")
 
 PolicyFile = Annotated[Path, typer.Argument(help="A policy file, .toml or .xml.", show_default=False)]
+
+
+def command_line() -> Any:  # noqa: ANN401 - a command of the click that typer brings along
+    """Return the whole command line, as it is run."""
+    whole = typer.main.get_command(app)
+    _tidy(whole)
+    return whole
+
+
+def _tidy(command: Any) -> None:  # noqa: ANN401 - same
+    """Let flags be shown without a type: ``--yes <bool>`` would look as if it took a value."""
+    help_option = command.get_help_option(typer.Context(command))
+    for each in (*command.params, help_option):
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        _tidy(each)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature for a flag

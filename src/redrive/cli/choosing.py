@@ -48,7 +48,9 @@ class Which:
 
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILTER", help="Such as queue:orders exception:ValueError 'age<2h'."),
+        typer.Argument(
+            metavar="FILTER", show_default=False, help="Such as queue:orders exception:ValueError 'age<2h'."
+        ),
     ] = None
     status: Annotated[list[str] | None, _term("WORD", "unresolved, archived …, any.", complete_status)] = None
     queue: Annotated[list[str] | None, _term("QUEUE", "Where they failed.", complete_queue)] = None
