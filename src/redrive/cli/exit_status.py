@@ -20,6 +20,7 @@ from redrive.errors import (
     RedirectRefused,
     RedriveError,
     SessionRequired,
+    StorageReadOnly,
     TransformFailed,
 )
 from redrive.printable import one_line
@@ -70,20 +71,23 @@ def advice(error: RedriveError) -> str:
     """Return what went wrong, and which command mends it."""
     match error:
         case InvalidFilter():
-            return _pointed_out(error)
+            told = _pointed_out(error)
         case OperationConflict(operation=number, problem=problem):
             verb = "watch" if "wait for it" in problem else "show"
-            return f"{one_line(error)}\n  redrive operations {verb} {number}"
+            told = f"{one_line(error)}\n  redrive operations {verb} {number}"
         case QueueNotFound(queue=queue):
-            return f"there is no queue {queue!r}; redrive queues shows those there are, redrive queues declare adds one"
+            told = f"there is no queue {queue!r}; redrive queues shows those there are, redrive queues declare adds one"
         case QueueConflict(queue=queue, differences=differences):
             found = ", ".join(f"{name} is {now!r}, not {asked!r}" for name, (now, asked) in differences.items())
             options = " ".join(_option(name, asked) for name, (_, asked) in differences.items())
-            return f"queue {queue!r} is there already: {found}; change it: redrive queues update {queue} {options}"
+            told = f"queue {queue!r} is there already: {found}; change it: redrive queues update {queue} {options}"
         case SessionRequired(queue=queue):
-            return f"queue {queue!r} has sessions: name one with --session; redrive peek {queue} --json shows them"
+            told = f"queue {queue!r} has sessions: name one with --session; redrive peek {queue} --json shows them"
+        case StorageReadOnly():
+            told = f"{one_line(error)}\n  looking needs that, too: to look at a file of somebody else, copy it first"
         case _:
-            return one_line(error, 2_000)
+            told = one_line(error, 2_000)
+    return told
 
 
 def _option(name: str, value: object) -> str:

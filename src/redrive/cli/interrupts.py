@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Ctrl-C in a command that does much: the first one lets it finish what it has in hand and tell how far it came."""
 
-import asyncio
 import signal
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import current_thread, main_thread
 
 
 @dataclass(slots=True)
@@ -14,7 +14,7 @@ class Interrupt:
 
     is_set: bool = False
 
-    def __call__(self) -> None:
+    def __call__(self, *_: object) -> None:
         """Note it; whoever asks a second time does not want to wait."""
         if self.is_set:
             raise KeyboardInterrupt
@@ -27,12 +27,16 @@ class Interrupted(Exception):
 
 @contextmanager
 def first_interrupt() -> Generator[Interrupt]:
-    """Note the first Ctrl-C; a second one ends everything."""
-    loop, interrupt = asyncio.get_running_loop(), Interrupt()
-    with suppress(NotImplementedError, RuntimeError, ValueError):  # not on Windows, not in a thread
-        loop.add_signal_handler(signal.SIGINT, interrupt)
+    """Note the first Ctrl-C; a second one ends everything.
+
+    Not through the event loop: work that never waits would not let the loop tell us.
+    """
+    interrupt = Interrupt()
+    if current_thread() is not main_thread():  # only there can signals be handled
+        yield interrupt
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield interrupt
     finally:
-        with suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)

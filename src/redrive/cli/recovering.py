@@ -109,6 +109,16 @@ class Course:
     wait: Wait = "5s"
     yes: Yes = False
 
+    @property
+    def patience(self) -> float:
+        """How long to wait for word of what was sent, in seconds."""
+        return seconds("wait", self.wait) or 0.0
+
+    def check(self, which: Which, bulk: Bulk) -> None:
+        """Refuse what cannot be understood, before anything is read."""
+        _ = self.patience
+        bulk.check(which)
+
 
 @spread
 def recover(
@@ -151,7 +161,7 @@ def recover(
 
     is_only_asked = course.dry_run or preview
     seen = with_recovery(
-        context, foresee, sources.unread if is_only_asked else sources, check=lambda: bulk.check(which)
+        context, foresee, sources.unread if is_only_asked else sources, check=lambda: course.check(which, bulk)
     )
     if is_only_asked:
         print_foreseen(seen, as_json=place.as_json, verb="would be sent to")
@@ -184,7 +194,7 @@ def _see_through(
     ask: Callable[[Desk], Awaitable[Operation]],
 ) -> None:
     """Ask for an operation, work on it until it is over, and tell what came of it."""
-    wait = seconds("wait", course.wait) or 0.0
+    wait = course.patience
     watches: list[Watch] = []
 
     async def work(desk: Desk) -> Operation:
@@ -282,7 +292,7 @@ def _settling(kind: Kind, help_text: str) -> Callable[..., None]:
             return settle(seen.chosen, limit=limit, **request.told)
 
         seen = with_recovery(
-            context, foresee, sources.unread if course.dry_run else sources, check=lambda: bulk.check(which)
+            context, foresee, sources.unread if course.dry_run else sources, check=lambda: course.check(which, bulk)
         )
         if course.dry_run:
             print_foreseen(seen, as_json=place.as_json, verb="")
