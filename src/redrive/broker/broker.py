@@ -3,20 +3,21 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypedDict, Unpack
+from typing import Any, NoReturn, Self, TypeAlias, TypedDict, Unpack
 
 from redrive import duration
+from redrive.broker import bulk
+from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery, named, random_id
 from redrive.broker.engine import (
-    Abandon,
     Cancel,
     Capabilities,
-    Complete,
     Effect,
     Engine,
     Outcome,
@@ -26,7 +27,7 @@ from redrive.broker.engine import (
     check_max_messages,
     check_queue_name,
 )
-from redrive.broker.lifecycle import State, dead_letter_queue
+from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, Received
 from redrive.broker.session import Session
 from redrive.clock import Clock, pause, system_clock, utc
@@ -35,7 +36,6 @@ from redrive.errors import InvalidSetting, QueueConflict, RedriveError, UsageErr
 Payload: TypeAlias = Message | bytes | str
 """What can be sent: a message, or just its body."""
 
-_PAGE = 100
 _logger = logging.getLogger("redrive.broker")
 
 
@@ -70,15 +70,16 @@ class Broker:
         new_id: Callable[[], str] = random_id,
         upkeep_every: float = 5.0,
     ) -> None:
-        self._engine = engine
+        self._port = engine
+        self._opened_by: int | None = None
+        self._is_closed = False
         self._clock = clock
         self._new_id = new_id
         self._upkeep_every = duration.seconds("upkeep_every", upkeep_every)
         self._upkeep: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        await self._engine.open()
-        self._upkeep = asyncio.create_task(self._keep_up(), name="redrive-upkeep")
+        await self.open()
         return self
 
     async def __aexit__(
@@ -86,19 +87,37 @@ class Broker:
     ) -> None:
         await self.close()
 
+    def __enter__(self) -> NoReturn:
+        raise UsageError("use it as: async with connect(...) as broker; without asyncio: with connect_blocking(...)")
+
+    def __exit__(self, *_: object) -> None:
+        """Only there so that Python asks ``__enter__``."""
+
+    async def open(self) -> None:
+        """Connect. ``async with`` does it for you; this is for programs whose beginning and end are apart."""
+        if self._opened_by is not None:
+            self._check_process()
+            raise UsageError("this broker is open already; share it between tasks")
+        await self._port.open()
+        self._opened_by, self._is_closed = os.getpid(), False
+        self._upkeep = asyncio.create_task(self._keep_up(), name="redrive-upkeep")
+
     async def close(self) -> None:
-        """Finish what was accepted, and disconnect."""
+        """Finish what was accepted, and disconnect; in a process that was forked since, do nothing."""
+        if self._opened_by is not None and self._opened_by != os.getpid():
+            return
         if self._upkeep is not None:
             self._upkeep.cancel()
             with suppress(asyncio.CancelledError):
                 await self._upkeep
             self._upkeep = None
-        await self._engine.close()
+        await self._port.close()
+        self._opened_by, self._is_closed = None, True
 
     @property
     def capabilities(self) -> Capabilities:
         """What the engine can do."""
-        return self._engine.capabilities
+        return self._port.capabilities
 
     @property
     def engine(self) -> Engine:
@@ -238,54 +257,37 @@ class Broker:
 
         Of a queue with sessions, those of sessions that somebody else has are left alone.
         """
-        has_sessions = (await self.inspect(queue)).settings.requires_session
-        session = await self._engine.lock_session(queue, None) if has_sessions else None
-        purged = 0
-        while session is not None or not has_sessions:
-            taken = await self._engine.lock_next(queue, _PAGE, session=session, delete=True)
-            purged += len(taken)
-            if taken and on_progress is not None:
-                on_progress(purged)
-            if not taken and session is None:
-                break
-            if not taken and session is not None:
-                await self._engine.release_session(session)
-                session = await self._engine.lock_session(queue, None)
-        return purged
+        return await bulk.purge(self._engine, queue, on_progress)
 
     async def resubmit(
         self, queue: str, *, max_messages: int | None = None, on_progress: Callable[[int], object] | None = None
-    ) -> int:
+    ) -> Resubmitted:
         """Send the dead letters of a queue to it again, each in one transaction with its removal; return how many.
 
-        Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead.
+        Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead. One that
+        its queue does not take stays where it is, and the result says which and why, and how many others have locked.
         """
-        dead = dead_letter_queue(queue)
-        if dead == queue:
-            raise InvalidSetting("queue", queue, "is a dead-letter queue; name the queue to which they shall go again")
-        last = (
-            await self.inspect(dead)
-        ).last_sequence  # what is sent now gets a higher number, and keeps it if it dies
-        done = 0
-        while max_messages is None or done < max_messages:
-            page = _PAGE if max_messages is None else min(_PAGE, max_messages - done)
-            effects: list[Effect] = []
-            count = 0
-            for one in await self.receive(dead, max_messages=page):
-                if one.sequence <= last:
-                    effects += [Complete(one.lock), Send(queue, one.message, even_if_seen=True)]
-                    count += 1
-                else:
-                    effects.append(Abandon(one.lock, uncount=True))
-            await self._engine.apply(effects)
-            if not count:
-                break
-            done += count
-            if on_progress is not None:
-                on_progress(done)
-        return done
+        return await bulk.resubmit(self._engine, queue, max_messages, on_progress)
 
     # --- inside
+
+    @property
+    def _engine(self) -> Engine:
+        """The engine, if it may be used: not after the end, and not in a process that was forked since."""
+        if self._opened_by is not None:
+            self._check_process()
+        elif self._is_closed:
+            raise UsageError(
+                "this broker is closed; open it again: async with connect(...) as broker, or broker.open()"
+            )
+        return self._port
+
+    def _check_process(self) -> None:
+        if self._opened_by != (here := os.getpid()):
+            raise UsageError(
+                f"this broker was opened by process {self._opened_by}, and this is process {here}, forked from it: "
+                "open a broker in each process, after the fork: async with connect(...) as broker, or broker.open()"
+            )
 
     async def _waited(self, queue: str, wait: duration.Duration, ask: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Ask again and again until there is something, or the time is over."""

@@ -23,7 +23,7 @@ from redrive.broker.engine import (
     SessionLock,
     Upkeep,
 )
-from redrive.broker.lifecycle import State, dead_letter_queue
+from redrive.broker.lifecycle import LOCKED_STATES, State, dead_letter_queue
 from redrive.broker.message import Lock, Received
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
@@ -114,6 +114,7 @@ class PostgresEngine:
     async def open(self) -> None:
         """Connect, and bring the schema up to date."""
         await self._database.open()
+        self._hints.open()
         try:
             async with self._database.connection() as connection:
                 await migrate(connection, self._database.schema)
@@ -255,7 +256,7 @@ class PostgresEngine:
     async def lock_session(self, queue: str, session_id: str | None) -> SessionLock | None:
         """Lock a session."""
         token = next(self._groups.tokens)
-        return await self._alone(lambda store: store.lock_session(queue, session_id, token))
+        return await self._lock_alone(lambda store: store.lock_session(queue, session_id, token))
 
     async def renew_session(self, session: SessionLock) -> SessionLock:
         """Lengthen a session's lock."""
@@ -280,6 +281,8 @@ class PostgresEngine:
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of what nobody has asked for yet."""
+        if waited_for := self._hints.queues:
+            await self._alone(lambda store: store.note_use(waited_for))
         done = await self._tidying.tidy(limit)
         if done.queues_deleted:
             self._queues.forget_all()
@@ -318,7 +321,7 @@ class PostgresEngine:
         return result
 
     async def _lock_alone(self, do: Callable[[Store], Awaitable[T]]) -> T:
-        """Lock messages; a caller who is cancelled meanwhile gives back what he would have got."""
+        """Lock messages or a session; a caller who is cancelled meanwhile gives back what it would have got."""
         locking = self._finished(self._alone(do))
         try:
             return await asyncio.shield(locking)
@@ -327,10 +330,12 @@ class PostgresEngine:
             raise
 
     def _give_back_result(self, locking: "asyncio.Future[Any]") -> None:
-        if locking.cancelled() or locking.exception() is not None or not isinstance(locking.result(), list):
+        if locking.cancelled() or locking.exception() is not None:
             return
-        locks = [one.lock for one in locking.result() if one.lock is not None]
-        if locks:
+        result = locking.result()
+        if isinstance(result, SessionLock):
+            self._undo_later(lambda store: store.release_session(result))
+        elif isinstance(result, list) and (locks := [one.lock for one in result if one.lock is not None]):
             self._give_back(locks)
 
     def _finished(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
@@ -342,7 +347,10 @@ class PostgresEngine:
 
     def _give_back(self, locks: list[Lock]) -> None:
         """Unlock messages whose receiver was cancelled before it got them."""
-        giving = asyncio.ensure_future(self._alone(lambda store: store.unlock(locks)))
+        self._undo_later(lambda store: store.unlock(locks))
+
+    def _undo_later(self, do: Callable[[Store], Awaitable[None]]) -> None:
+        giving = asyncio.ensure_future(self._alone(do))
         self._giving_back.add(giving)
         giving.add_done_callback(self._given_back)
 
@@ -434,7 +442,8 @@ def _info(row: Row) -> QueueInfo:
 def _seen(row: Row, queue: str) -> Received:
     state = State(row["state"])
     due_at = row["due"] if state == State.SCHEDULED else None
-    return stored.received(tuple(row)[:7], queue, state, row["delivery_count"], due_at=due_at)
+    until = stored.instant(row["due"]) if state in LOCKED_STATES else None
+    return stored.received(tuple(row)[:7], queue, state, row["delivery_count"], due_at=due_at, locked_until=until)
 
 
 async def _do_theirs(inside: Callable[[Any], Awaitable[object]], connection: Connection) -> None:

@@ -2,6 +2,7 @@
 """The queues of a SQLite database, kept in memory as long as nobody changes them."""
 
 import json
+import math
 import sqlite3
 from dataclasses import asdict, dataclass, field
 
@@ -11,6 +12,8 @@ from redrive.errors import InvalidSetting, QueueNotFound
 
 _USE_GRANULARITY_S = 1.0
 """How exactly a queue's last use is stored; writing it with every message would cost a fifth of a send."""
+
+_SHORTEST_WAIT_S = 0.01
 
 
 @dataclass(slots=True)
@@ -24,6 +27,7 @@ class QueueRow:
         dead_id: the number of its dead-letter queue; its own, if it is one.
         used_at: when its last use was stored.
         use_granularity_s: how old that may be before it is stored again.
+        longest_wait_s: how long a receiver may wait without asking: asking is what counts as use.
         is_plain: whether a message needs nothing from it: no time to live, no session.
     """
 
@@ -33,11 +37,13 @@ class QueueRow:
     dead_id: int
     used_at: float
     use_granularity_s: float = field(init=False)
+    longest_wait_s: float = field(init=False)
     is_plain: bool = field(init=False)
 
     def __post_init__(self) -> None:
         idle = self.settings.auto_delete_on_idle
         self.use_granularity_s = _USE_GRANULARITY_S if idle is None else min(_USE_GRANULARITY_S, idle / 10)
+        self.longest_wait_s = math.inf if idle is None else max(_SHORTEST_WAIT_S, idle / 2)
         self.is_plain = self.settings.default_ttl is None and not self.settings.requires_session
 
 
@@ -66,6 +72,15 @@ class Queues:
             return self._by_name[name]
         except KeyError:
             raise QueueNotFound(name) from None
+
+    def has(self, name: str) -> bool:
+        """Say whether there is a queue of that name."""
+        return name in self._by_name
+
+    def longest_wait_s(self, name: str) -> float:
+        """Return how long a receiver may wait without asking."""
+        queue = self._by_name.get(name)
+        return math.inf if queue is None else queue.longest_wait_s
 
     def by_id(self, queue_id: int) -> QueueRow:
         """Return a queue by its number."""
