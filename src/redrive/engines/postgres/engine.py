@@ -256,7 +256,7 @@ class PostgresEngine:
     async def lock_session(self, queue: str, session_id: str | None) -> SessionLock | None:
         """Lock a session."""
         token = next(self._groups.tokens)
-        return await self._lock_alone(lambda store: store.lock_session(queue, session_id, token))
+        return await self._alone(lambda store: store.lock_session(queue, session_id, token))
 
     async def renew_session(self, session: SessionLock) -> SessionLock:
         """Lengthen a session's lock."""
@@ -321,7 +321,7 @@ class PostgresEngine:
         return result
 
     async def _lock_alone(self, do: Callable[[Store], Awaitable[T]]) -> T:
-        """Lock messages or a session; a caller who is cancelled meanwhile gives back what it would have got."""
+        """Lock messages; a caller who is cancelled meanwhile gives back what he would have got."""
         locking = self._finished(self._alone(do))
         try:
             return await asyncio.shield(locking)
@@ -330,12 +330,10 @@ class PostgresEngine:
             raise
 
     def _give_back_result(self, locking: "asyncio.Future[Any]") -> None:
-        if locking.cancelled() or locking.exception() is not None:
+        if locking.cancelled() or locking.exception() is not None or not isinstance(locking.result(), list):
             return
-        result = locking.result()
-        if isinstance(result, SessionLock):
-            self._undo_later(lambda store: store.release_session(result))
-        elif isinstance(result, list) and (locks := [one.lock for one in result if one.lock is not None]):
+        locks = [one.lock for one in locking.result() if one.lock is not None]
+        if locks:
             self._give_back(locks)
 
     def _finished(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
@@ -347,10 +345,7 @@ class PostgresEngine:
 
     def _give_back(self, locks: list[Lock]) -> None:
         """Unlock messages whose receiver was cancelled before it got them."""
-        self._undo_later(lambda store: store.unlock(locks))
-
-    def _undo_later(self, do: Callable[[Store], Awaitable[None]]) -> None:
-        giving = asyncio.ensure_future(self._alone(do))
+        giving = asyncio.ensure_future(self._alone(lambda store: store.unlock(locks)))
         self._giving_back.add(giving)
         giving.add_done_callback(self._given_back)
 
