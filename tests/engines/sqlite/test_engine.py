@@ -41,6 +41,12 @@ def test_another_durability_is_refused(wrong):
         SqliteEngine(":memory:", synchronous=wrong)
 
 
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", None, 5, ["x.db"]], ids=repr)
+def test_a_path_that_no_file_has_is_refused(path):
+    with pytest.raises(InvalidSetting, match="must be the path of a file"):
+        SqliteEngine(path)
+
+
 def test_a_sqlite_that_is_too_old_is_named(monkeypatch):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     with pytest.raises(UsageError, match=r"3\.35"):
