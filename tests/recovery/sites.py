@@ -251,7 +251,7 @@ class Process:
         known = {row[0]: row[1] for row in found}
         return [known[each] for each in message_ids]
 
-    async def recovered(self, chosen="", **how):
+    async def recovered(self, chosen="status:unresolved", **how):
         """Ask for a recovery and do it; return the operation as it is then."""
         operation = await self.recovery.recover(chosen, **how)
         await self.work()

@@ -51,7 +51,7 @@ async def test_what_another_operation_has_is_skipped_with_its_number(process):
 async def test_what_is_about_to_be_sent_is_not_taken_twice(process):
     """Behaviour 18: a message that an operation has is refused to the next, which is told of it."""
     ids = await process.fail(2)
-    first = await process.recovery.recover("", actor="ann")
+    first = await process.recovery.recover("status:unresolved", actor="ann")
     refused = []
 
     async def ask_again(*_values):
@@ -127,7 +127,7 @@ async def test_what_was_sent_and_not_heard_of_is_not_sent_again_unasked(process)
         with pytest.raises(OperationConflict) as caught:
             await process.recovery.recover(again)
         assert caught.value.operation == first.number
-    assert (await process.recovered("")).progress.total == 0
+    assert (await process.recovered()).progress.total == 0
     assert await process.arrived() == []
 
 
@@ -180,7 +180,7 @@ async def be_refused_by_the_staging_queue(process):
 
 
 async def cancel(process):
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     process.at("ledger.staged", lambda *_: process.recovery.pause(operation.number), when="after")
     await process.work()
     await process.site.play(process.recovery.cancel(operation.number))
@@ -306,7 +306,7 @@ async def test_the_same_id_twice_counts_once(process):
 async def test_two_thousand_and_one_messages_are_three_batches(process):
     """Behaviour 22: a batch has at most a thousand messages."""
     await process.fail(2_001)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     process.at("ledger.next_batch", lambda *_: sizes(process, operation.number, found))
     found = []
     await process.work()
@@ -336,7 +336,7 @@ async def test_a_selection_of_many_ids_is_cut_too(process):
 async def test_what_was_archived_after_marking_is_not_sent(process):
     """Behaviour 23: a message archived between marking and claiming is skipped, with the reason (their gap)."""
     ids = await process.fail(3)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
 
     async def archive_one(*_values):
         await process.recovery.archive(ids[:1], actor="bob")
@@ -352,7 +352,7 @@ async def test_what_was_archived_after_marking_is_not_sent(process):
 async def test_what_was_deleted_after_marking_has_a_row_that_says_so(process):
     """Behaviour 23: also between marking and claiming."""
     ids = await process.fail(3)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     number = (await process.summary(ids[1])).number
     gone = lambda *_: process.sql("DELETE FROM @.failures WHERE number = ?", number)  # noqa: E731
     process.at("ledger.mark", gone, when="after")
@@ -365,7 +365,7 @@ async def test_what_was_deleted_after_marking_has_a_row_that_says_so(process):
 async def test_what_was_resolved_after_claiming_is_not_sent(process):
     """Behaviour 23: a message resolved while its copy was being staged is skipped; the copy is a stray."""
     ids = await process.fail(3)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     process.at("ledger.staged", lambda *_: process.sql(SET_STATUS, 3, ids[1]))
     await process.work()
     (part,) = await process.recovery.outcomes(operation.number, [Outcome.SKIPPED])
@@ -382,7 +382,7 @@ async def test_what_a_dead_process_was_marking_another_finishes(site):
     """Behaviour 38: all of it: unlike in the source document, nothing has to be asked for again."""
     dead = await site.open()
     await dead.fail(1_500)
-    operation = await dead.recovery.recover("")
+    operation = await dead.recovery.recover("status:unresolved")
     dead.dies("ledger.mark", when="after")
     with pytest.raises(Crash):
         await dead.work()
@@ -399,7 +399,7 @@ async def test_what_a_dead_process_marked_last_another_finishes(site):
     """Behaviour 38: also if nothing was left to mark, only to claim."""
     dead = await site.open()
     await dead.fail(3)
-    operation = await dead.recovery.recover("")
+    operation = await dead.recovery.recover("status:unresolved")
     dead.dies("ledger.claim", nth=2)
     with pytest.raises(Crash):
         await dead.work()
@@ -414,7 +414,7 @@ async def test_a_live_neighbour_is_left_alone(site):
     """L5.5: a process that is slow, and renews its lease, is not taken for dead."""
     slow, quick = await site.open(), await site.open()
     await slow.fail(3)
-    await slow.recovery.recover("")
+    await slow.recovery.recover("status:unresolved")
     sessions = []
 
     async def be_slow(*_values):

@@ -88,7 +88,7 @@ async def requested(url, messages):
             await broker.send_many("error", [failed(number) for number in range(first, min(first + 500, messages))])
         async with redrive.open_recovery(broker) as recovery:
             await recovery.ingest()
-            return (await recovery.recover("", actor="torture")).number
+            return (await recovery.recover("status:unresolved", actor="torture")).number
 
 
 async def killing(stage, number, messages, kills, chance, *roles):
