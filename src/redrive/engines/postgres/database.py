@@ -17,8 +17,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import asyncpg
 
 from redrive.clock import Clock, pause, system_clock
-from redrive.engines.postgres import faults
+from redrive.engines.postgres import faults, session_settings
 from redrive.engines.postgres.driver import Connection, Row
+from redrive.engines.postgres.session_settings import as_needed, begin
 from redrive.errors import EngineBusy, EngineUnavailable, RedriveError, UsageError
 
 T = TypeVar("T")
@@ -28,9 +29,6 @@ TRIES = 5
 
 _BROKEN_RULE = "23"
 """The class of errors of constraints; the broker's own tables break none."""
-
-# A machine that freezes in the middle of a transaction must not keep what it holds from everybody else for hours.
-_BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '60s'; "
 
 _PATIENCE_S = 30.0
 """How long an outcome is asked for while the server does not answer."""
@@ -91,6 +89,8 @@ class Database:
                 self.url,
                 min_size=0,  # with a floor, the pool would try to restore it, loudly, while the server is away
                 max_size=self._pool_size,
+                connection_class=session_settings.Connection,
+                init=self._ask_defaults,
                 reset=_nothing,
                 timeout=10,
                 command_timeout=60,
@@ -99,6 +99,9 @@ class Database:
             )
         except (*faults.Trouble, ValueError) as error:
             raise faults.translated(error, self.where) from error
+
+    async def _ask_defaults(self, connection: Connection) -> None:
+        await connection.ask_defaults(self.url)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -168,7 +171,7 @@ class Database:
 
     async def read(self, statement: str, *values: object) -> list[Row]:
         """Read something; once more if the connection was lost, as one that was idle may have been for long."""
-        return await self.until_done(lambda: self._lent(lambda lent: lent.fetch(self.sql(statement), *values)))
+        return await self.until_done(lambda: self._lent(lambda lent: _fetched(lent, self.sql(statement), values)))
 
     async def view(self, do: Callable[[Any], Awaitable[T]]) -> T:
         """Read several things as they were at one moment; once more if the connection was lost."""
@@ -185,7 +188,7 @@ class Database:
             raise
         except faults.Trouble as error:
             is_good = not faults.is_connection_lost(error)
-            if is_good:
+            if is_good and not faults.is_worth_repeating(error):
                 raise faults.translated(error, self.where) from error
             raise Again(error) from error
         else:
@@ -221,7 +224,7 @@ class Database:
             result: Any = None
             try:
                 await connection.execute(
-                    self.sql(f"{_BEGIN}{settings}INSERT INTO @.receipts VALUES ({self.writer}, {number})")
+                    self.sql(f"{begin(connection)}{settings}INSERT INTO @.receipts VALUES ({self.writer}, {number})")
                 )
                 result = await do(connection)
                 is_committing = True
@@ -258,7 +261,7 @@ class Database:
         began, wait = self.clock.monotonic(), 0.05
         while True:
             try:
-                async with self.connection() as connection:
+                async with self.connection() as connection, as_needed(connection):
                     return await self._receipt(connection, number)
             except EngineUnavailable as error:
                 if self.clock.monotonic() - began > _PATIENCE_S:
@@ -284,8 +287,14 @@ class Database:
         await connection.execute(self.sql("DELETE FROM @.receipts WHERE at < now() - interval '1 day'"))  # of the dead
 
 
+async def _fetched(connection: Connection, statement: str, values: tuple[object, ...]) -> list[Row]:
+    async with as_needed(connection):
+        found: list[Row] = await connection.fetch(statement, *values)
+    return found
+
+
 async def _in_one_view(connection: Connection, do: Callable[[Any], Awaitable[T]]) -> T:
-    await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + PLANNED)
+    await connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {connection.settings}{PLANNED}")
     try:
         return await do(connection)
     finally:

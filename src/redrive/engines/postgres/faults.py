@@ -16,6 +16,9 @@ from redrive.errors import (
 LOCK_LOST, QUEUES_CHANGED = "RD001", "RD002"
 """What our own functions raise, as SQLSTATE."""
 
+_ENDED = frozenset(("57P01", "57P02", "57P03", "57P05", "25P03", "25P04"))
+"""How a server ends connections: shutting down or starting, or after idling or taking too long by its settings."""
+
 _SERIALIZATION, _DEADLOCK = "40001", "40P01"
 
 _EXACT: dict[str, tuple[type[RedriveError], str]] = {
@@ -59,7 +62,7 @@ def sqlstate(error: BaseException) -> str:
 def is_connection_lost(error: BaseException) -> bool:
     """Say whether an error leaves it open what became of the statement, as the connection is gone."""
     if isinstance(error, asyncpg.PostgresError):
-        return sqlstate(error)[:2] == "08" or sqlstate(error) in ("57P01", "57P02", "57P03", "25P03")
+        return sqlstate(error)[:2] == "08" or sqlstate(error) in _ENDED
     return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError)
 
 

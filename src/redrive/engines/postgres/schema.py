@@ -10,6 +10,7 @@ In the scripts ``@.`` stands for the schema.
 
 from redrive.engines.ledger.schema import postgres_script
 from redrive.engines.postgres.driver import Connection
+from redrive.engines.postgres.session_settings import in_transaction
 from redrive.errors import SchemaMismatch
 
 MESSAGES = """
@@ -399,7 +400,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
 
 async def migrate(connection: Connection, schema: str) -> None:
     """Bring the schema up to date in one transaction; safe when two processes do it at once."""
-    async with connection.transaction():
+    async with in_transaction(connection):
         await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"redrive {schema}")
         if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", schema):
             await connection.execute(f"CREATE SCHEMA {schema}")

@@ -9,10 +9,13 @@ found something.
 
 import logging
 
+import asyncpg
+
 from redrive.broker.engine import Upkeep
 from redrive.engines.postgres.database import Database
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.heads import Heads
+from redrive.engines.postgres.session_settings import as_needed
 
 _VACUUM_EVERY_S = 4.0
 _WORTH_A_VACUUM = 1_000
@@ -79,7 +82,8 @@ class Tidying:
 
     async def _watch(self, connection: Connection) -> None:
         """Notice, and say, when somebody's long transaction keeps dead rows from being removed."""
-        row = await connection.fetchrow(_OLDEST)
+        async with as_needed(connection):
+            row = await connection.fetchrow(_OLDEST)
         is_held_back = row is not None and row["age"] >= _LONG_S
         if row is not None and is_held_back and not self.is_held_back:
             _logger.warning(
@@ -99,14 +103,22 @@ class Tidying:
         if not self._may_vacuum:
             return
         schema = self._database.schema[1:-1].replace('""', '"')
-        if not await connection.fetchval(_MAY_VACUUM, f"{self._database.schema}.messages"):
-            self._may_vacuum = False
-            _logger.warning("this user does not own the broker's tables and may not vacuum them: autovacuum has to do")
-            return
-        due = await connection.fetch(_NEEDS_VACUUM, schema, _WORTH_A_VACUUM, _VACUUM_EVERY_S)
+        async with as_needed(connection):
+            if not await connection.fetchval(_MAY_VACUUM, f"{self._database.schema}.messages"):
+                self._do_not_vacuum("this user does not own the broker's tables and may not vacuum them")
+                return
+            due = await connection.fetch(_NEEDS_VACUUM, schema, _WORTH_A_VACUUM, _VACUUM_EVERY_S)
         for row in due:
             statement = f'VACUUM (TRUNCATE FALSE, INDEX_CLEANUP TRUE, SKIP_LOCKED) @."{row["relname"]}"'
-            await connection.execute(self._database.sql(statement), timeout=_LONGEST_VACUUM_S)
+            try:
+                await connection.execute(self._database.sql(statement), timeout=_LONGEST_VACUUM_S)
+            except asyncpg.QueryCanceledError:  # a VACUUM cannot be told how long it may take
+                self._do_not_vacuum("this user's statement_timeout is too short for a VACUUM; set it to 0")
+                return
+
+    def _do_not_vacuum(self, why: str) -> None:
+        self._may_vacuum = False
+        _logger.warning("%s: autovacuum has to do", why)
 
 
 _RELEASE = """
