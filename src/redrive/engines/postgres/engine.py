@@ -32,11 +32,11 @@ from redrive.engines.ledger.script import Script, run_postgres
 from redrive.engines.postgres import faults
 from redrive.engines.postgres.database import PLANNED, TRIES, Database, Theirs, is_lost
 from redrive.engines.postgres.driver import Connection, Row
-from redrive.engines.postgres.exchange import ApplyAsk, LockAsk, queue_of
+from redrive.engines.postgres.exchange import MOST_AT_ONCE, ApplyAsk, LockAsk, check_session_id, queue_of
 from redrive.engines.postgres.groups import Groups
 from redrive.engines.postgres.listener import Listener
-from redrive.engines.postgres.queues import Queue, Queues, settings_of
-from redrive.engines.postgres.schema import migrate
+from redrive.engines.postgres.queues import Queue, Queues, check_findable, is_text, settings_of
+from redrive.engines.postgres.schema import QUOTE, migrate
 from redrive.engines.postgres.store import COLUMNS, Store
 from redrive.engines.postgres.tidying import Tidying
 from redrive.engines.postgres.within import call_within
@@ -55,6 +55,7 @@ T = TypeVar("T")
 _LOOK_EVERY_S = 1.0
 """How long a message from another process may wait for a receiver in this one when a hint was lost."""
 
+_LARGEST = 2**63 - 1
 _ORDINARY = frozenset((Send, Complete))
 
 
@@ -81,8 +82,7 @@ class PostgresEngine:
         statement_cache_size: int = 100,
         clock: Clock = system_clock,
     ) -> None:
-        if not schema or not {"\0", "'"}.isdisjoint(schema) or len(schema.encode()) > 63:
-            raise InvalidSetting("schema", schema, "must be the name of a schema, 1 to 63 bytes, without quotes")
+        _check_schema(schema)
         if pool_size < 2:
             raise InvalidSetting("pool_size", pool_size, "must be 2 or more: groups of calls have one to themselves")
         quoted = '"' + schema.replace('"', '""') + '"'
@@ -154,6 +154,8 @@ class PostgresEngine:
 
     async def inspect(self, name: str | None = None) -> list[QueueInfo]:
         """Describe queues."""
+        if name is not None:
+            check_findable(name)
         rows = await self._database.read(_INSPECT, name)
         if name is not None and not rows:
             raise QueueNotFound(name)
@@ -221,11 +223,12 @@ class PostgresEngine:
     ) -> list[Received]:
         """Lock the next messages that are ready."""
         if session is None:
-            return await self._groups.submit(LockAsk(queue, limit, self._give_back, delete=delete))
+            return await self._groups.submit(LockAsk(queue, min(limit, MOST_AT_ONCE), self._give_back, delete=delete))
         if session.queue != queue:
             raise SessionLost(queue, session.session_id)
         token = next(self._groups.tokens)
-        return await self._lock_alone(lambda store: store.lock_next(session, limit, token, delete=delete))
+        most = min(limit, MOST_AT_ONCE)
+        return await self._lock_alone(lambda store: store.lock_next(session, most, token, delete=delete))
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
         """Lock deferred messages by their numbers."""
@@ -245,6 +248,8 @@ class PostgresEngine:
 
     async def lock_session(self, queue: str, session_id: str | None) -> SessionLock | None:
         """Lock a session."""
+        if session_id is not None:
+            check_session_id(session_id)
         token = next(self._groups.tokens)
         return await self._alone(lambda store: store.lock_session(queue, session_id, token))
 
@@ -261,23 +266,25 @@ class PostgresEngine:
         self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
     ) -> list[Received]:
         """Look at messages in order of their numbers."""
+        check_findable(queue)
         chosen = list(State) if states is None else list(states)
         rows: list[Row] = []
         if chosen:
-            rows = await self._database.read(_peek(chosen), queue, max(0, min(start, 2**63 - 1)), limit)
+            rows = await self._database.read(_peek(chosen), queue, max(0, min(start, _LARGEST)), min(limit, _LARGEST))
         if not rows and not await self._database.read("SELECT FROM @.queues WHERE name = $1", queue):
             raise QueueNotFound(queue)
         return [_seen(row, queue) for row in rows]
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of what nobody has asked for yet."""
-        done = await self._tidying.tidy(limit)
+        done = await self._tidying.tidy(min(limit, MOST_AT_ONCE))
         if done.queues_deleted:
             self._queues.forget_all()
         return done
 
     async def wait(self, queue: str, seconds: float) -> None:
         """Wait for a hint that something may be ready."""
+        check_findable(queue)
         self._listener.listen()
         await self._hints.wait(queue, seconds)
 
@@ -363,6 +370,16 @@ class PostgresEngine:
         if is_time:
             self._looked_at = self._clock.monotonic()
         return is_time, None if left is None else self._clock.time() + left
+
+
+def _check_schema(schema: str) -> None:
+    """See that PostgreSQL and our scripts can take the name of a schema."""
+    if not schema or not is_text(schema) or "'" in schema or len(schema.encode()) > 63:
+        raise InvalidSetting("schema", schema, "must be the name of a schema, 1 to 63 bytes, without quotes")
+    if schema.startswith("pg_"):
+        raise InvalidSetting("schema", schema, "must not begin with pg_: PostgreSQL keeps such names for itself")
+    if QUOTE in schema:
+        raise InvalidSetting("schema", schema, f"must not have {QUOTE} in it, which is how our functions are quoted")
 
 
 _NEXT_DUE = """

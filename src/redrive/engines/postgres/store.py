@@ -29,7 +29,7 @@ from redrive.engines.postgres.database import Database
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import outgoing
 from redrive.engines.postgres.queues import COLUMNS as QUEUE_COLUMNS
-from redrive.engines.postgres.queues import Queue, queue_of
+from redrive.engines.postgres.queues import Queue, check_findable, queue_of
 from redrive.errors import LockLost, MessageNotFound, QueueNotFound, SessionLost, SessionRequired
 
 COLUMNS = "m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter, m.body"
@@ -69,6 +69,7 @@ class Store:
 
     async def queue(self, name: str) -> Queue:
         """Return a queue by its name."""
+        check_findable(name)
         row = await self._row(f"SELECT {QUEUE_COLUMNS} FROM @.queues q WHERE q.name = $1", name)
         if row is None:
             raise QueueNotFound(name)
@@ -141,6 +142,7 @@ class Store:
             await self._lost(lock)
 
     def _key(self, lock: Lock) -> tuple[object, ...]:
+        check_findable(lock.queue)
         return self._now, stored.storable(lock.sequence), stored.storable(lock.token), lock.queue
 
     async def _lost(self, lock: Lock) -> None:
@@ -203,6 +205,7 @@ class Store:
         self.woken.add(lifecycle.dead_letter_queue(lock.queue))
 
     async def _cancel(self, effect: Cancel) -> None:
+        check_findable(effect.queue)
         removed = await self._execute(
             "DELETE FROM @.messages m USING @.queues q WHERE m.sequence = $1 AND q.name = $2 AND m.queue = q.id"
             " AND m.state = 1 AND m.due > @.instant($3)",
