@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import asyncpg
 
 from redrive.clock import Clock, pause, system_clock
-from redrive.engines.postgres import faults, session_settings
+from redrive.engines.postgres import faults, grants, session_settings
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.session_settings import as_needed, begin
 from redrive.errors import EngineBusy, EngineUnavailable, RedriveError, UsageError
@@ -76,11 +76,13 @@ class Database:
         self._numbers = count(1)
         self._outstanding: set[int] = set()
         self._pool: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closing = False
         self.where = _without_password(url)
 
     async def open(self) -> None:
         """Prepare to connect, when there is something to do."""
+        self.check_loop()
         if self._pool is not None:
             raise UsageError(f"{self.where} is open already")
         self._is_closing = False
@@ -99,6 +101,16 @@ class Database:
             )
         except (*faults.Trouble, ValueError) as error:
             raise faults.translated(error, self.where) from error
+        self._loop = asyncio.get_running_loop()
+
+    def check_loop(self) -> None:
+        """See that the caller is in the event loop to which the connections belong."""
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise UsageError(
+                f"{self.where} was opened in another event loop, and its connections cannot be used in this one: open"
+                " a broker in each, with async with connect(...) as broker inside the coroutine that asyncio.run runs,"
+                " or use connect_blocking, which works in every thread"
+            )
 
     async def _ask_defaults(self, connection: Connection) -> None:
         await connection.ask_defaults(self.url)
@@ -113,7 +125,7 @@ class Database:
             except faults.Trouble:  # whoever still has a connection does not get to keep the program
                 self._pool.terminate()
             finally:
-                self._pool = None
+                self._pool = self._loop = None
 
     @property
     def now(self) -> float | None:
@@ -130,6 +142,7 @@ class Database:
         """Return a connection, to be given back with ``release``."""
         if self._pool is None or self._is_closing:
             raise UsageError(f"{self.where} is not open; use it inside: async with connect(...) as broker")
+        self.check_loop()
         try:
             return await self._pool.acquire(timeout=self._acquire_timeout)
         except TimeoutError as error:
@@ -165,7 +178,7 @@ class Database:
             is_good = True
         except faults.Trouble as error:
             is_good = isinstance(error, asyncpg.PostgresError) and not faults.is_connection_lost(error)
-            raise faults.translated(error, self.where) from error
+            raise await self.told(error) from error
         finally:
             await self.release(connection, is_good=is_good)
 
@@ -189,12 +202,32 @@ class Database:
         except faults.Trouble as error:
             is_good = not faults.is_connection_lost(error)
             if is_good and not faults.is_worth_repeating(error):
-                raise faults.translated(error, self.where) from error
+                raise await self.told(error) from error
             raise Again(error) from error
         else:
             return result
         finally:
             await self.release(connection, is_good=is_good)
+
+    async def told(self, error: BaseException) -> RedriveError:
+        """Return the error to raise for one of the driver's; of a right that is missing it says which."""
+        if faults.sqlstate(error) != grants.DENIED:
+            return faults.translated(error, self.where)
+        try:
+            alone = await self.connect_alone()
+        except RedriveError:
+            return faults.translated(error, self.where)
+        try:
+            return UsageError(f"{self.where}: {await grants.explained(alone, self.schema)} ({error})")
+        finally:
+            await self.dismiss(alone)
+
+    async def dismiss(self, alone: Connection) -> None:
+        """Close a connection that is beside the pool."""
+        try:
+            await alone.close(timeout=5)
+        except faults.Trouble:
+            alone.terminate()
 
     async def until_done(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Make an attempt, and another one whenever it came to nothing through no fault of its own."""
@@ -247,7 +280,7 @@ class Database:
                 elif faults.is_connection_lost(error) or faults.is_worth_repeating(error):
                     raise Again(error) from error
                 else:
-                    raise faults.translated(error, self.where) from error
+                    raise await self.told(error) from error
             finally:
                 await self.release(connection, is_good=is_good)
         return result  # type: ignore[no-any-return]  # what do returned

@@ -123,9 +123,11 @@ class PostgresEngine:
 
     async def close(self) -> None:
         """Finish what was accepted, and disconnect."""
+        self._database.check_loop()
         await self._hints.close()
         await self._groups.finish()
-        await asyncio.gather(*self._giving_back, *self._under_way, return_exceptions=True)
+        while self._giving_back or self._under_way:  # what is under way may find that its caller has left
+            await asyncio.gather(*self._giving_back, *self._under_way, return_exceptions=True)
         await self._listener.close()
         await self._groups.let_go(is_good=True)
         await self._database.close()
@@ -251,7 +253,7 @@ class PostgresEngine:
         if session_id is not None:
             check_session_id(session_id)
         token = next(self._groups.tokens)
-        return await self._alone(lambda store: store.lock_session(queue, session_id, token))
+        return await self._lock_alone(lambda store: store.lock_session(queue, session_id, token))
 
     async def renew_session(self, session: SessionLock) -> SessionLock:
         """Lengthen a session's lock."""
@@ -285,6 +287,7 @@ class PostgresEngine:
     async def wait(self, queue: str, seconds: float) -> None:
         """Wait for a hint that something may be ready."""
         check_findable(queue)
+        self._database.check_loop()
         self._listener.listen()
         await self._hints.wait(queue, seconds)
 
@@ -316,7 +319,7 @@ class PostgresEngine:
         return result
 
     async def _lock_alone(self, do: Callable[[Store], Awaitable[T]]) -> T:
-        """Lock messages; a caller who is cancelled meanwhile gives back what he would have got."""
+        """Lock messages or a session; for a caller who is cancelled meanwhile, what was locked is given back."""
         locking = self._finished(self._alone(do))
         try:
             return await asyncio.shield(locking)
@@ -325,10 +328,12 @@ class PostgresEngine:
             raise
 
     def _give_back_result(self, locking: "asyncio.Future[Any]") -> None:
-        if locking.cancelled() or locking.exception() is not None or not isinstance(locking.result(), list):
+        if locking.cancelled() or locking.exception() is not None:
             return
-        locks = [one.lock for one in locking.result() if one.lock is not None]
-        if locks:
+        locked = locking.result()
+        if isinstance(locked, SessionLock):
+            self._give_back_by(self._alone(lambda store: store.release_session(locked)))
+        elif isinstance(locked, list) and (locks := [one.lock for one in locked if one.lock is not None]):
             self._give_back(locks)
 
     def _finished(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
@@ -340,7 +345,10 @@ class PostgresEngine:
 
     def _give_back(self, locks: list[Lock]) -> None:
         """Unlock messages whose receiver was cancelled before it got them."""
-        giving = asyncio.ensure_future(self._alone(lambda store: store.unlock(locks)))
+        self._give_back_by(self._alone(lambda store: store.unlock(locks)))
+
+    def _give_back_by(self, doing: Coroutine[Any, Any, None]) -> None:
+        giving = asyncio.ensure_future(doing)
         self._giving_back.add(giving)
         giving.add_done_callback(self._given_back)
 

@@ -30,7 +30,7 @@ _EXACT: dict[str, tuple[type[RedriveError], str]] = {
     "28P01": (UsageError, "the password is wrong"),
     "28000": (UsageError, "the server does not let this user in; see its pg_hba.conf"),
     "3D000": (UsageError, "there is no such database; create it first"),
-    "42501": (UsageError, "the user may not do that; grant it CREATE on the database, or make it own the schema"),
+    "42501": (UsageError, "the user may not do that; see the page about PostgreSQL for the grants it needs"),
     "3F000": (UsageError, "the schema is gone; open the broker again to create it"),
     "42P01": (UsageError, "a table is missing; was the schema dropped? Open the broker again to create it"),
     "42883": (UsageError, "a function is missing; is that connection one to the broker's own database?"),

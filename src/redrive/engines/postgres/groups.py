@@ -72,6 +72,7 @@ class Groups:
 
     def submit(self, ask: Ask[T]) -> Coroutine[Any, Any, T]:
         """Have something done with the next group; return what came of it, to be awaited."""
+        self._database.check_loop()
         return self._lane.submit(ask)
 
     async def finish(self) -> None:
@@ -169,7 +170,7 @@ class Groups:
         if faults.is_worth_repeating(error):
             raise Again(error) from error
         if not faults.is_connection_lost(error):
-            raise _Refused(faults.translated(error, self._database.where)) from error
+            raise _Refused(await self._database.told(error)) from error
         await self.let_go(is_good=False)
         receipt = await self._database.receipt(number)
         if receipt is None:
