@@ -74,10 +74,9 @@ async def test_a_right_that_is_taken_away_later_is_named_too(roles):
     run_sql(url, f"CREATE SCHEMA redrive AUTHORIZATION {owner}")
     async with connect(as_role(owner)) as broker:
         await broker.declare("orders")
+        await broker.send("orders", b"")
         run_sql(url, f"REVOKE DELETE ON redrive.messages FROM {owner}")
         with pytest.raises(UsageError, match=f'GRANT {TABLES} "redrive" TO {owner}'):
-            await broker.purge("orders")
-            await broker.send("orders", b"")
             await broker.purge("orders")
 
 

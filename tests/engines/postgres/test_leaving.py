@@ -102,10 +102,10 @@ def test_a_broker_that_was_opened_in_another_event_loop_says_so_and_what_to_do(p
         lambda: broker.declare(ORDERS),
         lambda: broker.send(ORDERS, b""),
         lambda: broker.receive(ORDERS),
-        lambda: broker.queues(),
+        broker.queues,
         lambda: broker.engine.wait(ORDERS, 1.0),
-        lambda: broker.close(),
-        lambda: broker.__aenter__(),
+        broker.close,
+        broker.__aenter__,
     ):
         with pytest.raises(UsageError, match=r"another event loop.*async with connect.*connect_blocking"):
             asyncio.run(call())

@@ -184,13 +184,14 @@ class Database:
 
     async def read(self, statement: str, *values: object) -> list[Row]:
         """Read something; once more if the connection was lost, as one that was idle may have been for long."""
-        return await self.until_done(lambda: self._lent(lambda lent: _fetched(lent, self.sql(statement), values)))
+        return await self.until_done(lambda: self.lent(lambda lent: _fetched(lent, self.sql(statement), values)))
 
     async def view(self, do: Callable[[Any], Awaitable[T]]) -> T:
         """Read several things as they were at one moment; once more if the connection was lost."""
-        return await self.until_done(lambda: self._lent(lambda lent: _in_one_view(lent, do)))
+        return await self.until_done(lambda: self.lent(lambda lent: _in_one_view(lent, do)))
 
-    async def _lent(self, do: Callable[[Any], Awaitable[T]]) -> T:
+    async def lent(self, do: Callable[[Any], Awaitable[T]]) -> T:
+        """Do something with a connection; raise ``Again`` if it came to nothing, as the connection was lost."""
         connection = await self.acquire()
         is_good = False
         try:

@@ -34,6 +34,7 @@ from redrive.engines.postgres.database import PLANNED, TRIES, Database, Theirs, 
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import MOST_AT_ONCE, ApplyAsk, LockAsk, check_session_id, queue_of
 from redrive.engines.postgres.groups import Groups
+from redrive.engines.postgres.holders import Holders
 from redrive.engines.postgres.listener import Listener
 from redrive.engines.postgres.queues import Queue, Queues, check_findable, is_text, settings_of
 from redrive.engines.postgres.schema import QUOTE, migrate
@@ -50,10 +51,14 @@ from redrive.errors import (
 )
 
 T = TypeVar("T")
+F = TypeVar("F", list[Received], SessionLock | None)
 
 
 _LOOK_EVERY_S = 1.0
 """How long a message from another process may wait for a receiver in this one when a hint was lost."""
+
+_LOOKS = 4
+"""How often somebody who finds nothing, though something is there, looks again: others may be quicker every time."""
 
 _LARGEST = 2**63 - 1
 _ORDINARY = frozenset((Send, Complete))
@@ -99,6 +104,7 @@ class PostgresEngine:
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
         self._listener = Listener(self._database, self._hints.wake)
         self._tidying = Tidying(self._database)
+        self._holders = Holders(self._database)
         self._giving_back: set[asyncio.Future[None]] = set()
         self._groups = Groups(self._database, self._queues, self._tidying, self._giving_back, self._tell)
         self._looked_at = -math.inf
@@ -128,6 +134,7 @@ class PostgresEngine:
         await self._groups.finish()
         while self._giving_back or self._under_way:  # what is under way may find that its caller has left
             await asyncio.gather(*self._giving_back, *self._under_way, return_exceptions=True)
+        await self._holders.close()
         await self._listener.close()
         await self._groups.let_go(is_good=True)
         await self._database.close()
@@ -224,13 +231,46 @@ class PostgresEngine:
         self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
     ) -> list[Received]:
         """Lock the next messages that are ready."""
+        most = min(limit, MOST_AT_ONCE)
         if session is None:
-            return await self._groups.submit(LockAsk(queue, min(limit, MOST_AT_ONCE), self._give_back, delete=delete))
+
+            def ask() -> Coroutine[Any, Any, list[Received]]:
+                return self._groups.submit(LockAsk(queue, most, self._give_back, delete=delete))
+
+            return await self._found(ask, lambda: self._is_there(queue))
         if session.queue != queue:
             raise SessionLost(queue, session.session_id)
-        token = next(self._groups.tokens)
-        most = min(limit, MOST_AT_ONCE)
-        return await self._lock_alone(lambda store: store.lock_next(session, most, token, delete=delete))
+
+        def ask_session() -> Coroutine[Any, Any, list[Received]]:
+            token = next(self._groups.tokens)
+            return self._lock_alone(lambda store: store.lock_next(session, most, token, delete=delete))
+
+        return await self._found(ask_session, lambda: self._holders.let_go(queue, session=session.session_id))
+
+    async def _found(
+        self, ask: Callable[[], Coroutine[Any, Any, F]], is_there: Callable[[], Coroutine[Any, Any, bool]]
+    ) -> F:
+        """Ask for something; say that nothing is there only when that is so, or it is in other hands for long."""
+        for _ in range(_LOOKS):
+            found = await ask()
+            if found or not await is_there():
+                return found
+        return await ask()
+
+    async def _is_there(self, queue: str) -> bool:
+        """Say whether there is something to receive in a queue in which nothing was found."""
+        number = await self._number(queue)
+        start = self._tidying.began_at.get(number, 0)
+        if await self._holders.let_go(queue, start=start):
+            return True
+        if start:
+            self._tidying.look_again()
+        return bool(start) and not self._tidying.head(number)
+
+    async def _number(self, queue: str) -> int:
+        if not self._queues.knows(queue):
+            await self._queues.load(self._database.read, [queue])
+        return self._queues.get(queue).id
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
         """Lock deferred messages by their numbers."""
@@ -252,8 +292,14 @@ class PostgresEngine:
         """Lock a session."""
         if session_id is not None:
             check_session_id(session_id)
-        token = next(self._groups.tokens)
-        return await self._lock_alone(lambda store: store.lock_session(queue, session_id, token))
+
+        def ask() -> Coroutine[Any, Any, SessionLock | None]:
+            token = next(self._groups.tokens)
+            return self._lock_alone(lambda store: store.lock_session(queue, session_id, token))
+
+        if session_id is not None:
+            return await ask()
+        return await self._found(ask, lambda: self._holders.let_go(queue))
 
     async def renew_session(self, session: SessionLock) -> SessionLock:
         """Lengthen a session's lock."""
@@ -370,6 +416,7 @@ class PostgresEngine:
 
     async def _look(self, queues: Sequence[str]) -> tuple[bool, float | None]:
         """Say when the next message comes due; whether others have changed anything is only known by asking."""
+        began = self._clock.time()  # what is left is left from then on: later it would be less, and found too late
         # finished even if nobody waits any more: a statement that is broken off costs its connection
         reading = self._finished(self._database.read(_NEXT_DUE, list(queues), self._database.now))
         ((left,),) = await asyncio.shield(reading)
@@ -377,7 +424,7 @@ class PostgresEngine:
         is_time = self._clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
         if is_time:
             self._looked_at = self._clock.monotonic()
-        return is_time, None if left is None else self._clock.time() + left
+        return is_time, None if left is None else began + left
 
 
 def _check_schema(schema: str) -> None:

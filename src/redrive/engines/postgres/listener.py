@@ -60,6 +60,7 @@ class Listener:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         self._telling = self._listening = None
+        self._heard = asyncio.Event()  # it belongs to an event loop, and the engine may be opened again in another one
 
     async def _tell(self) -> None:
         try:
@@ -99,7 +100,7 @@ class Listener:
 
         connection.add_termination_listener(end)
         await connection.add_listener(self.channel, self._on_notification)
-        self._heard = asyncio.Event()  # which belongs to an event loop, and the engine may be opened in another one
+        self._heard.clear()
         await connection.execute("SELECT pg_notify($1, '')", self.channel)  # do we hear ourselves?
         try:
             async with asyncio.timeout(_HEARD_WITHIN_S):  # wait_for may lose a cancellation, in Python 3.11

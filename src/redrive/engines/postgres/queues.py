@@ -59,6 +59,10 @@ class Queues:
         except KeyError:
             raise QueueNotFound(name) from None
 
+    def knows(self, name: str) -> bool:
+        """Say whether a queue was there when it was read."""
+        return name in self._by_name
+
     def forget(self, names: Iterable[str]) -> None:
         """Read them again when somebody needs them."""
         for name in names:

@@ -328,7 +328,7 @@ class Store:
         row = await self._row(
             "INSERT INTO @.sessions AS s (queue, session, token, locked_until)"
             " VALUES ($1, $2, $3, @.instant($4) + $5) ON CONFLICT (queue, session)"
-            " DO UPDATE SET token = excluded.token, locked_until = excluded.locked_until"
+            " DO UPDATE SET token = excluded.token, locked_until = @.instant($4) + $5"  # as late as it is taken
             " WHERE s.token IS NULL OR s.locked_until <= @.instant($4) RETURNING state, locked_until",
             queue.id,
             session_id,

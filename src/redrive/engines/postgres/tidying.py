@@ -31,19 +31,23 @@ class Tidying:
 
     Attributes:
         is_held_back: whether somebody's long transaction keeps dead rows from being removed.
+        began_at: by queue, the number from which on its last receive looked.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._heads = Heads()
         self.is_held_back = False
+        self.began_at: dict[int, int] = {}
         self._may_vacuum = True
 
     # --- where a receive begins to look
 
     def head(self, queue: int) -> int:
         """Return the number from which on a queue's next messages are looked for."""
-        return self._heads.of(queue, self._database.clock.monotonic()) if self.is_held_back else 0
+        head = self._heads.of(queue, self._database.clock.monotonic()) if self.is_held_back else 0
+        self.began_at[queue] = head
+        return head
 
     def note_heads(self, found: dict[int, int], began: float) -> None:
         """Remember where messages were found by a call that began then."""
