@@ -16,6 +16,7 @@ from tests.scenarios.storm_actors import LOCK_S, QUEUES, SESSIONS, SETTINGS, UNI
 from tests.scenarios.storm_checker import Row, Storm
 
 ACTORS = Path(__file__).with_name("storm_actors.py")
+PATH = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ACTORS.parents[2])])
 LONGEST_PAUSE_S = 2.2 * LOCK_S
 
 
@@ -40,10 +41,9 @@ class Director:
         """Start a process; it is the next of those that have had this role and place."""
         self._started[role, place] += 1
         name = f"{role}{place}.{self._started[role, place]}"
-        command = [sys.executable, ACTORS, role, self.site.url, self.journals / name, name, self._stop]
-        root = str(ACTORS.parents[2])
+        command = [sys.executable, ACTORS, name, self.site.url, self.journals / name, self._stop]
         with (self._said / name).open("wb") as said:
-            process = subprocess.Popen(command, stdout=said, stderr=said, env=os.environ | {"PYTHONPATH": root})
+            process = subprocess.Popen(command, stdout=said, stderr=said, env=os.environ | {"PYTHONPATH": PATH})
         self._cast.append((role, place, process))
 
     def kill(self, chance):
@@ -147,7 +147,7 @@ async def play_in_one_process(site, journals, sabotage, seconds):
     entries = [storm_journal.Journal(journals / name, is_synced=False) for name in names]
     await asyncio.gather(
         *(
-            play(name.partition("-")[0], site.url, each, name, lambda: time.monotonic() > ends_at, sabotage)
+            play(name, site.url, each, lambda: time.monotonic() > ends_at, sabotage)
             for name, each in zip(names, entries, strict=True)
         )
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The processes of a storm: ``python storm_actors.py producer|consumer URL JOURNAL NAME STOP``.
+"""The processes of a storm: ``python storm_actors.py NAME URL JOURNAL STOP``; a producer's NAME begins with that word.
 
 Each does several things side by side, in three queues, and writes every call into its journal. Every message that is
 sent has a body of its own, so that what arrives is known for what was sent. They stop when there is a file STOP.
@@ -219,20 +219,21 @@ async def opened(url):
     return broker
 
 
-async def play(role, url, entries, name, should_stop, sabotage=None):
-    """Play a role until it is told to stop."""
+async def play(name, url, entries, should_stop, sabotage=None):
+    """Play the role that a name begins with until it is told to stop; on an engine that is broken, if there is one."""
     broker = await opened(url)
     try:
         broken = broker if sabotage is None else Broker(sabotage(broker.engine, url), clock=broker.clock)
-        await {"producer": produce, "consumer": consume}[role](Actor(broken, entries, name, should_stop))
+        actor = Actor(broken, entries, name, should_stop)
+        await (produce if name.startswith("producer") else consume)(actor)
     finally:
         await broker.close()
         entries.close()
 
 
 if __name__ == "__main__":
-    ROLE, URL, JOURNAL, NAME, STOP = sys.argv[1:]
+    NAME, URL, JOURNAL, STOP = sys.argv[1:]
     try:
-        asyncio.run(play(ROLE, URL, Journal(JOURNAL), NAME, Path(STOP).exists))
+        asyncio.run(play(NAME, URL, Journal(JOURNAL), Path(STOP).exists))
     except RedriveError as error:
         sys.exit(f"{NAME} gave up: {error!r}")

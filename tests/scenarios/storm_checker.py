@@ -130,6 +130,14 @@ class Facts:
             for hold in by_session[call.facts["session_token"]]:
                 hold.given_up.append(call)
 
+    def seen(self):
+        """Return every sight of a message: where it was sent, its number, id and body."""
+        for row in self.storm.left:
+            yield row.queue.removesuffix("/$dead"), row.sequence, row.id, row.body
+        for call in self.by_do["receive"]:
+            for each in call.result["messages"] if call.is_done else ():
+                yield call.facts["queue"], each["sequence"], each["id"], each["body"]
+
     def settlements(self, sequence, *verbs):
         """Return the calls that settle a message."""
         return [call for call in self._settlements.get(sequence, ()) if call.do in verbs]
@@ -186,11 +194,7 @@ def lost(facts):
 def invented(facts):
     """Nothing is there, or arrives, that was not sent like that."""
     sent = {(copy.queue, copy.id, copy.body) for copy in facts.copies}
-    seen = [(row.queue.removesuffix("/$dead"), row.sequence, row.id, row.body) for row in facts.storm.left]
-    for call in facts.by_do["receive"]:
-        for each in call.result["messages"] if call.is_done else ():
-            seen.append((call.facts["queue"], each["sequence"], each["id"], each["body"]))
-    for queue, sequence, message_id, body in set(seen):
+    for queue, sequence, message_id, body in {*facts.seen()}:
         copy = facts.acknowledged.get(sequence)
         if (queue, message_id, body) not in sent:
             yield Fault("invented", f"{queue} {sequence} ({message_id}) was never sent like that: {body!r}")
@@ -204,11 +208,8 @@ def doubled(facts):
     for copy in facts.copies:
         if copy.sequence is not None:
             numbers[copy.queue, copy.body].add(copy.sequence)
-    for row in facts.storm.left:
-        numbers[row.queue.removesuffix("/$dead"), row.body].add(row.sequence)
-    for call in facts.by_do["receive"]:
-        for each in call.result["messages"] if call.is_done else ():
-            numbers[call.facts["queue"], each["body"]].add(each["sequence"])
+    for queue, sequence, _, body in facts.seen():
+        numbers[queue, body].add(sequence)
     for (queue, body), found in numbers.items():
         if len(found) > 1:
             yield Fault("doubled", f"{queue}: {body!r} was sent once and is there as {sorted(found)}")

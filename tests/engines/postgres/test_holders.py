@@ -126,6 +126,14 @@ async def test_a_message_of_a_session_is_received_when_its_holder_lets_go(engine
     assert [one.id for one in found] == ["one"]
 
 
+async def test_a_session_keeps_its_order_while_others_have_a_message_of_it_in_hand(engine, held):
+    await engine.apply([Send("sessions", Message(b"", id=f"{number}", session_id="a")) for number in range(3)])
+    session = await engine.lock_session("sessions", "a")
+    async with held("id = '0'") as holding:
+        found = await taken(engine.lock_next("sessions", 2, session=session), holding)
+    assert [one.id for one in found] == ["0", "1"]
+
+
 @pytest.mark.parametrize("verb", ["purge", "resubmit", "messages"])
 async def test_verbs_for_many_do_not_end_before_all_is_done(broker, engine, held, verb):
     source = f"{ORDERS}/$dead" if verb == "resubmit" else ORDERS

@@ -34,7 +34,7 @@ from redrive.engines.postgres.database import PLANNED, TRIES, Database, Theirs, 
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import MOST_AT_ONCE, ApplyAsk, LockAsk, check_session_id, queue_of
 from redrive.engines.postgres.groups import Groups
-from redrive.engines.postgres.holders import Holders
+from redrive.engines.postgres.holders import Holders, There
 from redrive.engines.postgres.listener import Listener
 from redrive.engines.postgres.queues import Queue, Queues, check_findable, is_text, settings_of
 from redrive.engines.postgres.schema import QUOTE, migrate
@@ -248,24 +248,27 @@ class PostgresEngine:
         return await self._found(ask_session, lambda: self._holders.let_go(queue, session=session.session_id))
 
     async def _found(
-        self, ask: Callable[[], Coroutine[Any, Any, F]], is_there: Callable[[], Coroutine[Any, Any, bool]]
+        self, ask: Callable[[], Coroutine[Any, Any, F]], is_there: Callable[[], Coroutine[Any, Any, There]]
     ) -> F:
         """Ask for something; say that nothing is there only when that is so, or it is in other hands for long."""
         for _ in range(_LOOKS):
             found = await ask()
-            if found or not await is_there():
+            there = There.NOTHING if found else await is_there()
+            if there is There.NOTHING:
                 return found
+            if there is There.HELD:
+                break
         return await ask()
 
-    async def _is_there(self, queue: str) -> bool:
+    async def _is_there(self, queue: str) -> There:
         """Say whether there is something to receive in a queue in which nothing was found."""
         number = await self._number(queue)
         start = self._tidying.began_at.get(number, 0)
-        if await self._holders.let_go(queue, start=start):
-            return True
-        if start:
+        there = await self._holders.let_go(queue, start=start)
+        if there is There.NOTHING and start:
             self._tidying.look_again()
-        return bool(start) and not self._tidying.head(number)
+            return There.NOTHING if self._tidying.head(number) else There.SOMETHING
+        return there
 
     async def _number(self, queue: str) -> int:
         if not self._queues.knows(queue):

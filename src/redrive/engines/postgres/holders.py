@@ -8,15 +8,21 @@ something, its holder is waited for, and then the caller looks again.
 """
 
 import asyncio
+from enum import Enum
 
 import asyncpg
 
 from redrive.engines.postgres.database import Database
 from redrive.engines.postgres.driver import Connection
-from redrive.engines.postgres.session_settings import in_transaction
+from redrive.engines.postgres.session_settings import as_needed
 
-_PATIENCE = "SET LOCAL lock_timeout = '1s'"
-"""Transactions of ours take milliseconds; for somebody's own, in which a message is being settled, nobody waits."""
+
+class There(Enum):
+    """What is there for somebody who has found nothing."""
+
+    NOTHING = "nothing"
+    SOMETHING = "something that nobody has in hand any more"
+    HELD = "something that somebody has in hand for long"
 
 
 class Holders:
@@ -28,9 +34,9 @@ class Holders:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: dict[int, asyncio.Task[None]] = {}
+        self._waiting: dict[int, asyncio.Task[There]] = {}
 
-    async def let_go(self, queue: str, *, start: int = 0, session: str | None = None) -> bool:
+    async def let_go(self, queue: str, *, start: int = 0, session: str | None = None) -> There:
         """Say whether there is something to receive after all; if it is in other hands, not before these let go.
 
         Args:
@@ -39,43 +45,45 @@ class Holders:
             session: the session of which it must be; None: of any that nobody has, or of none.
         """
         found = await self._database.read(_HELD, queue, self._database.now, start, session)
-        if not found:
-            return False
-        await self._released(found[0]["sequence"])
-        return True
+        return await self._released(found[0]["sequence"]) if found else There.NOTHING
 
     async def close(self) -> None:
         """Wait for those who wait."""
         while self._waiting:
             await asyncio.gather(*self._waiting.values(), return_exceptions=True)
 
-    async def _released(self, sequence: int) -> None:
+    async def _released(self, sequence: int) -> There:
         """Wait until nobody has a row; all callers who wait for the same one do so on one connection."""
         waiting = self._waiting.get(sequence)
         if waiting is None:
             waiting = asyncio.create_task(self._wait(sequence), name="redrive-postgres-holders")
             self._waiting[sequence] = waiting
             waiting.add_done_callback(lambda done: self._forget(sequence, done))
-        await asyncio.shield(waiting)
+        return await asyncio.shield(waiting)
 
-    def _forget(self, sequence: int, waiting: "asyncio.Task[None]") -> None:
+    def _forget(self, sequence: int, waiting: "asyncio.Task[There]") -> None:
         del self._waiting[sequence]
         if not waiting.cancelled():
             waiting.exception()  # whoever is still there hears of it
 
-    async def _wait(self, sequence: int) -> None:
-        async def wait(connection: Connection) -> None:
+    async def _wait(self, sequence: int) -> There:
+        async def wait(connection: Connection) -> There:
             try:
-                async with in_transaction(connection):
-                    await connection.execute(_PATIENCE)
+                async with as_needed(connection):
                     await connection.execute(self._database.sql(_RELEASED), sequence)
             except asyncpg.LockNotAvailableError:
-                return  # it is in these hands for good reason
+                return There.HELD
+            return There.SOMETHING
 
-        await self._database.until_done(lambda: self._database.lent(wait))
+        return await self._database.until_done(lambda: self._database.lent(wait))
 
 
-_RELEASED = "SELECT FROM @.messages WHERE sequence = $1 FOR SHARE"
+# One statement, so that nobody has the row in hand longer than it takes: others pass over it meanwhile. Transactions of
+# ours take milliseconds; for somebody's own, in which a message is being settled, nobody waits longer than that.
+_RELEASED = """
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
+SELECT FROM patience, @.messages m WHERE m.sequence = $1 FOR SHARE OF m
+"""
 
 _WORTH = "(m.expires IS NULL OR m.expires > (SELECT @.instant($2)))"
 _SESSION = """

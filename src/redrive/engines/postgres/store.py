@@ -369,6 +369,14 @@ class Store:
         queue, until = await self.check_session(session)
         await self._row("SELECT @.release_due(@.instant($1), $2, 1000)", self._now, queue.id)
         await self.touch(queue.id)
+        # choose passes over rows that others have in hand; here that would change the order, so they are waited for
+        await self._rows(
+            "SELECT FROM @.messages m WHERE m.queue = $1 AND m.session = $2 AND m.session IS NOT NULL AND m.state = 0"
+            " ORDER BY m.sequence + 0 LIMIT $3 FOR UPDATE",
+            queue.id,
+            session.session_id,
+            limit,
+        )
         row = await self._row(
             "SELECT @.choose(@.instant($1), $2, $3, $4, $5, 0)",
             self._now,
