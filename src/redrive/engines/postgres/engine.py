@@ -228,10 +228,20 @@ class PostgresEngine:
             self._groups.uses.note(noted)
 
     async def lock_next(
-        self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
+        self,
+        queue: str,
+        limit: int,
+        *,
+        session: SessionLock | None = None,
+        delete: bool = False,
+        max_bytes: int | None = None,
     ) -> list[Received]:
         """Lock the next messages that are ready."""
         most = min(limit, MOST_AT_ONCE)
+        if max_bytes is not None:
+            check_findable(queue)
+            rows = await self._database.read(_SIZES, queue, most, self._database.now)
+            most = stored.fitting([row[0] for row in rows], most, max_bytes)
         if session is None:
 
             def ask() -> Coroutine[Any, Any, list[Received]]:
@@ -439,6 +449,20 @@ def _check_schema(schema: str) -> None:
     if QUOTE in schema:
         raise InvalidSetting("schema", schema, f"must not have {QUOTE} in it, which is how our functions are quoted")
 
+
+# Those that are ready, and those that a receive brings in because their time has come.
+_SIZES = """
+SELECT octet_length(n.body) + coalesce(octet_length(n.properties), 0) FROM @.queues q,
+    LATERAL ((SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state = 0
+            ORDER BY m.sequence + 0 LIMIT $2)
+        UNION ALL
+        (SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state IN (2, 4)
+            AND m.due <= @.instant($3) ORDER BY m.due LIMIT $2)
+        UNION ALL
+        (SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state = 1
+            AND m.due <= @.instant($3) ORDER BY m.due LIMIT $2)) n
+WHERE q.name = $1
+"""
 
 _NEXT_DUE = """
 SELECT min(d.due) - @.instant($2) FROM @.queues q,
