@@ -224,14 +224,17 @@ class QueueNotFound(UsageError, LookupError):
 
     Attributes:
         queue: its name.
+        similar: the name of a queue that was perhaps meant.
     """
 
-    def __init__(self, queue: str) -> None:
-        super().__init__(queue)
+    def __init__(self, queue: str, similar: "str | None" = None) -> None:
+        super().__init__(queue, similar)
         self.queue = queue
+        self.similar = similar
 
     def __str__(self) -> str:
-        return f"there is no queue {self.queue!r}; declare it first: await broker.declare({self.queue!r})"
+        meant = f"did you mean {self.similar!r}? Otherwise " if self.similar is not None else ""
+        return f"there is no queue {self.queue!r}; {meant}declare it first: await broker.declare({self.queue!r})"
 
 
 class QueueConflict(UsageError):

@@ -11,7 +11,7 @@ from redrive.broker.engine import QueueSettings
 from redrive.broker.lifecycle import dead_letter_queue, is_dead_letter_queue, source_queue
 from redrive.clock import Clock
 from redrive.engines.postgres.driver import Connection, Row
-from redrive.engines.stored import dead_letter_json
+from redrive.engines.stored import dead_letter_json, is_name
 from redrive.errors import InvalidSetting, QueueNotFound
 
 _SETTINGS = QueueSettings.names()
@@ -74,7 +74,7 @@ class Queues:
 
     async def load(self, read: Callable[..., Awaitable[Sequence[Row]]], names: Iterable[str]) -> None:
         """Read some queues again."""
-        wanted = [name for name in names if is_text(name)]
+        wanted = [name for name in names if is_name(name)]
         rows = await read(f"SELECT {COLUMNS} FROM @.queues q WHERE q.name = ANY ($1)", wanted)
         self.forget(wanted)
         self._by_name.update({row["name"]: queue_of(row) for row in rows})
@@ -181,7 +181,7 @@ def is_text(name: str) -> bool:
 
 def check_findable(name: str) -> None:
     """See that there could be a queue of this name."""
-    if not is_text(name):
+    if not is_name(name):
         raise QueueNotFound(name)
 
 

@@ -69,6 +69,8 @@ class Tidying:
 
     async def _tidy(self, connection: Connection, limit: int) -> Upkeep:
         sql, now = self._database.sql, self._database.now
+        await connection.execute(sql(_SHORTEN_LOCKS), now)
+        await connection.execute(sql(_SHORTEN_SESSIONS), now)
         released, buried = await connection.fetchrow(sql(_RELEASE), now, limit)
         expired = await connection.fetchval(sql(_EXPIRE), now, limit)
         await connection.execute(sql(_FORGET_SEEN), now, limit)
@@ -128,6 +130,21 @@ class Tidying:
 _RELEASE = """
 SELECT coalesce(sum(r.released), 0)::integer, coalesce(sum(r.buried), 0)::integer
 FROM @.queues q, LATERAL @.release_due(@.instant($1), q.id, $2) r
+"""
+
+# What ends later than one duration from now was locked before the database's clock was set back, or before the duration
+# was shortened. A step costs one duration, and no more. An index has the locks of a queue in order of their end.
+_SHORTEN_LOCKS = """
+UPDATE @.messages m SET due = f.latest FROM (
+    SELECT l.sequence, t.latest FROM @.queues q, LATERAL (SELECT @.instant($1) + q.lock_duration AS latest) t,
+        LATERAL (SELECT o.sequence FROM @.messages o WHERE o.queue = q.id AND o.state IN (2, 4) AND o.due > t.latest + 1
+            ORDER BY o.due DESC FOR UPDATE SKIP LOCKED) l) f
+WHERE m.sequence = f.sequence
+"""
+
+_SHORTEN_SESSIONS = """
+UPDATE @.sessions s SET locked_until = @.instant($1) + q.lock_duration FROM @.queues q
+WHERE q.id = s.queue AND s.locked_until > @.instant($1) + q.lock_duration + 1
 """
 
 _EXPIRE = """

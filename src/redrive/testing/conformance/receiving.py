@@ -266,6 +266,19 @@ class ReceivingBehaviours(EngineFixtures):
             (b"ready", State.READY),
         ]
 
+    async def test_peek_tells_when_a_lock_ends(self, engine: Engine, clock: ManualClock) -> None:
+        await declare(engine)
+        await send(engine, b"deferred", b"locked", b"ready")
+        (deferred,) = await engine.lock_next(ORDERS, 1)
+        await engine.apply([Defer(lock_of(deferred))])
+        await engine.lock_deferred(ORDERS, [deferred.sequence])
+        clock.advance(5)
+        held = await lock_one(engine)
+        until = [seen.locked_until for seen in await engine.peek(ORDERS, 9)]
+        assert until == [utc(clock.time() + LOCK_S - 5), held.locked_until, None]
+        assert held.locked_until == utc(clock.time() + LOCK_S)
+        assert [seen.due_at for seen in await engine.peek(ORDERS, 9)] == [None, None, None]
+
     async def test_peek_shows_only_the_states_asked_for(self, engine: Engine) -> None:
         await declare(engine)
         await send(engine, b"locked", b"ready")
