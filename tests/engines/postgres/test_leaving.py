@@ -105,7 +105,7 @@ def test_a_broker_that_was_opened_in_another_event_loop_says_so_and_what_to_do(p
         broker.queues,
         lambda: broker.engine.wait(ORDERS, 1.0),
         broker.close,
-        broker.__aenter__,
+        broker.engine.open,
     ):
         with pytest.raises(UsageError, match=r"another event loop.*async with connect.*connect_blocking"):
             asyncio.run(call())

@@ -60,7 +60,6 @@ _LOOK_EVERY_S = 1.0
 _LOOKS = 4
 """How often somebody who finds nothing, though something is there, looks again: others may be quicker every time."""
 
-_LARGEST = 2**63 - 1
 _ORDINARY = frozenset((Send, Complete))
 
 
@@ -204,6 +203,8 @@ class PostgresEngine:
     async def _apply_within(self, connection: object, effects: Sequence[Effect]) -> list[Outcome]:
         if not _ORDINARY.issuperset(map(type, effects)):
             raise UsageError("only Send and Complete can be part of a transaction of yours")
+        for effect in effects:
+            check_findable(queue_of(effect))
         needed = {queue_of(effect) for effect in effects}
         for _ in range(TRIES):
             await self._queues.load(self._database.read, needed)
@@ -238,7 +239,7 @@ class PostgresEngine:
         max_bytes: int | None = None,
     ) -> list[Received]:
         """Lock the next messages that are ready."""
-        most = min(limit, MOST_AT_ONCE)
+        most = min(stored.bounded(limit), MOST_AT_ONCE)
         if max_bytes is not None:
             check_findable(queue)
             rows = await self._database.read(_SIZES, queue, most, self._database.now)
@@ -332,7 +333,7 @@ class PostgresEngine:
         chosen = list(State) if states is None else list(states)
         rows: list[Row] = []
         if chosen:
-            rows = await self._database.read(_peek(chosen), queue, max(0, min(start, _LARGEST)), min(limit, _LARGEST))
+            rows = await self._database.read(_peek(chosen), queue, stored.nearest(start), stored.bounded(limit))
         if not rows and not await self._database.read("SELECT FROM @.queues WHERE name = $1", queue):
             raise QueueNotFound(queue)
         return [_seen(row, queue) for row in rows]
@@ -341,7 +342,7 @@ class PostgresEngine:
         """Do a bounded amount of what nobody has asked for yet."""
         if waited_for := self._hints.queues:
             await self._alone(lambda store: store.note_use(waited_for))
-        done = await self._tidying.tidy(min(limit, MOST_AT_ONCE))
+        done = await self._tidying.tidy(min(stored.bounded(limit), MOST_AT_ONCE))
         if done.queues_deleted:
             self._queues.forget_all()
         return done

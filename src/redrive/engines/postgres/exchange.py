@@ -36,9 +36,9 @@ class ApplyAsk(Ask[list[Outcome]]):
         self.effects = effects
 
     @property
-    def queues(self) -> set[str]:
+    def queues(self) -> list[str]:
         """The names of the queues it has to do with."""
-        return {queue_of(effect) for effect in self.effects}
+        return [queue_of(effect) for effect in self.effects]
 
     @property
     def size(self) -> int:
@@ -63,9 +63,9 @@ class LockAsk(Ask[list[Received]]):
         self._give_back = give_back
 
     @property
-    def queues(self) -> set[str]:
+    def queues(self) -> list[str]:
         """The names of the queues it has to do with."""
-        return {self.queue}
+        return [self.queue]
 
     def abandoned(self, result: list[Received]) -> None:
         """Give back what was locked for a caller who is gone."""

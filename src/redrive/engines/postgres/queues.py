@@ -56,7 +56,7 @@ class Queues:
         """Return a queue by its name, if it was there when it was read."""
         try:
             return self._by_name[name]
-        except KeyError:
+        except (KeyError, TypeError):  # TypeError: it is no text, nor anything else that could be a name
             raise QueueNotFound(name) from None
 
     def knows(self, name: str) -> bool:

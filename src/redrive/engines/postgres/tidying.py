@@ -8,6 +8,7 @@ found something.
 """
 
 import logging
+import math
 
 import asyncpg
 
@@ -40,6 +41,7 @@ class Tidying:
         self.is_held_back = False
         self.began_at: dict[int, int] = {}
         self._may_vacuum = True
+        self._last_instant = math.inf
 
     # --- where a receive begins to look
 
@@ -69,8 +71,7 @@ class Tidying:
 
     async def _tidy(self, connection: Connection, limit: int) -> Upkeep:
         sql, now = self._database.sql, self._database.now
-        await connection.execute(sql(_SHORTEN_LOCKS), now)
-        await connection.execute(sql(_SHORTEN_SESSIONS), now)
+        await self._shorten_locks(connection)
         released, buried = await connection.fetchrow(sql(_RELEASE), now, limit)
         expired = await connection.fetchval(sql(_EXPIRE), now, limit)
         await connection.execute(sql(_FORGET_SEEN), now, limit)
@@ -85,6 +86,17 @@ class Tidying:
             queues_deleted=deleted,
             is_finished=released < limit and expired < limit,
         )
+
+    async def _shorten_locks(self, connection: Connection) -> None:
+        """End locks one duration from now at the latest, if the clock was set back, or may have been before we came.
+
+        Their holders keep them at least as long as they were promised: that was one duration from when they got them.
+        """
+        last = self._last_instant
+        self._last_instant = await connection.fetchval(self._database.sql("SELECT @.instant($1)"), self._database.now)
+        if self._last_instant < last:
+            for shorten in (_SHORTEN_LOCKS, _SHORTEN_SESSIONS):
+                await connection.execute(self._database.sql(shorten), self._last_instant)
 
     async def _watch(self, connection: Connection) -> None:
         """Notice, and say, when somebody's long transaction keeps dead rows from being removed."""
@@ -132,19 +144,18 @@ SELECT coalesce(sum(r.released), 0)::integer, coalesce(sum(r.buried), 0)::intege
 FROM @.queues q, LATERAL @.release_due(@.instant($1), q.id, $2) r
 """
 
-# What ends later than one duration from now was locked before the database's clock was set back, or before the duration
-# was shortened. A step costs one duration, and no more. An index has the locks of a queue in order of their end.
+# An index has the locks of a queue in order of their end.
 _SHORTEN_LOCKS = """
 UPDATE @.messages m SET due = f.latest FROM (
-    SELECT l.sequence, t.latest FROM @.queues q, LATERAL (SELECT @.instant($1) + q.lock_duration AS latest) t,
-        LATERAL (SELECT o.sequence FROM @.messages o WHERE o.queue = q.id AND o.state IN (2, 4) AND o.due > t.latest + 1
-            ORDER BY o.due DESC FOR UPDATE SKIP LOCKED) l) f
+    SELECT l.sequence, t.latest FROM @.queues q, LATERAL (SELECT $1::float8 + q.lock_duration AS latest) t,
+        LATERAL (SELECT o.sequence FROM @.messages o WHERE o.queue = q.id AND o.state IN (2, 4) AND o.due > t.latest
+            FOR UPDATE SKIP LOCKED) l) f
 WHERE m.sequence = f.sequence
 """
 
 _SHORTEN_SESSIONS = """
-UPDATE @.sessions s SET locked_until = @.instant($1) + q.lock_duration FROM @.queues q
-WHERE q.id = s.queue AND s.locked_until > @.instant($1) + q.lock_duration + 1
+UPDATE @.sessions s SET locked_until = $1::float8 + q.lock_duration FROM @.queues q
+WHERE q.id = s.queue AND s.locked_until > $1::float8 + q.lock_duration
 """
 
 _EXPIRE = """
