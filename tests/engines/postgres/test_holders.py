@@ -134,6 +134,24 @@ async def test_a_session_keeps_its_order_while_others_have_a_message_of_it_in_ha
     assert [one.id for one in found] == ["0", "1"]
 
 
+async def test_a_session_that_had_to_be_waited_for_is_held_for_a_whole_duration(postgres_url, postgres_schema, engine):
+    """Counted from before the wait, its lock would seem to have begun while the one before it was still good."""
+    session = await engine.lock_session("sessions", "a")
+    async with opened(postgres_url, schema=postgres_schema) as other:  # by the database's clock, which is far ahead
+        connection = await asyncpg.connect(postgres_url)
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(f"SELECT FROM {postgres_schema}.sessions WHERE session = 'a' FOR UPDATE")
+        accepting = asyncio.create_task(other.lock_session("sessions", "a"))
+        await Holding(connection, transaction).waited_for(accepting)
+        freed_at = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
+        await transaction.commit()
+        await connection.close()
+        accepted = await accepting
+    assert accepted.token != session.token
+    assert accepted.locked_until.timestamp() > freed_at + 10 - 1e-5
+
+
 @pytest.mark.parametrize("verb", ["purge", "resubmit", "messages"])
 async def test_verbs_for_many_do_not_end_before_all_is_done(broker, engine, held, verb):
     source = f"{ORDERS}/$dead" if verb == "resubmit" else ORDERS
