@@ -33,6 +33,7 @@ from redrive.engines import stored
 from redrive.engines.hints import Hints
 from redrive.engines.ledger.script import Script, run_sqlite
 from redrive.engines.sqlite import faults, rows
+from redrive.engines.sqlite.place import Place
 from redrive.engines.sqlite.requests import ApplyRequest, Conflict, LockRequest, OtherRequest, run_group, run_one_by_one
 from redrive.engines.sqlite.schema import migrate
 from redrive.engines.sqlite.store import Store
@@ -79,6 +80,7 @@ class SqliteEngine:
         self._writer = self._new_writer()
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
         self._reader: sqlite3.Connection | None = None
+        self._place: Place | None = None
         self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
         self._is_synced = True
         self._seen_version = -1
@@ -118,6 +120,7 @@ class SqliteEngine:
         self._wait_for_lock(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
         self._wait_for_lock(lambda: migrate(connection))
         self._reader = self._wait_for_lock(self._new_connection)
+        self._place = None if self._path in ("", ":memory:") else Place(self._path)
 
     def _new_connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
@@ -182,8 +185,9 @@ class SqliteEngine:
         max_bytes: int | None = None,
     ) -> list[Received]:
         """Lock the next messages that are ready."""
-        wanted = stored.bounded(limit)
-        request = LockRequest(queue, wanted, session, self._give_back, delete=delete, max_bytes=max_bytes)
+        request = LockRequest(
+            queue, stored.bounded(limit), session, self._give_back, delete=delete, max_bytes=max_bytes
+        )
         return await self._writer.submit(request)
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
@@ -223,6 +227,8 @@ class SqliteEngine:
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of what nobody has asked for yet."""
+        if self._place is not None:
+            self._place.check_all()
         waited_for = self._hints.queues
         most = stored.bounded(limit)
         return await self._other(lambda store, now: _upkeep(store, now, most, waited_for))
@@ -308,6 +314,8 @@ class SqliteEngine:
         store.begin(now)
         do(store, group, now)
         store.connection.execute("COMMIT")
+        if self._place is not None:
+            self._place.check()  # after the commit: a file that is gone by now may have been gone before it
         self._woken |= store.woken
         for request in group:
             if isinstance(request.error, sqlite3.Error) and not request.is_the_users:
