@@ -11,6 +11,7 @@ import pytest
 
 from redrive import connect_blocking
 from redrive.broker import Message
+from tests.patience import PATIENCE_S
 
 URL = "sqlite:///redrive.db"
 
@@ -304,7 +305,7 @@ def start(tmp_path):
     yield starter
     for process in started:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def test_the_first_interrupt_stops_watching_and_says_how_to_go_on(start, ok, fail):
@@ -313,7 +314,7 @@ def test_the_first_interrupt_stops_watching_and_says_how_to_go_on(start, ok, fai
     line = next(line for line in iter(process.stderr.readline, "") if "Ctrl-C" in line)
     assert line.startswith("operation 1;")
     process.send_signal(signal.SIGINT)
-    said, problems = process.communicate(timeout=30)
+    said, problems = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, problems
     assert "operation 1 (recover) is running" in said
     assert "redrive operations watch 1" in problems

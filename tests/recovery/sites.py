@@ -202,8 +202,8 @@ class Process:
         def fail(*_values):
             raise error
 
-        for _ in range(times):
-            self.at(verb, fail)
+        for nth in range(1, times + 1):
+            self.at(verb, fail, nth=nth)
 
     def refuses(self, fits, *, times=1_000_000, error=None):
         """Let the broker refuse every transaction with an effect that fits, so many times."""
@@ -223,14 +223,14 @@ class Process:
             self.calls[verb] += 1
             if verb == "engine.apply":
                 self._refuse(values[0])
-        for hook in [each for each in self._hooks if each[:2] == [when, verb]]:
+        hooks = [each for each in self._hooks if each[:2] == [when, verb]]
+        for hook in hooks:
             hook[2] -= 1
-            if hook[2] == 0:
-                self._hooks.remove(hook)
-                answer = hook[3](*values)
-                if inspect.isawaitable(answer):
-                    await answer
-                break
+        for hook in [each for each in hooks if each[2] == 0]:
+            self._hooks.remove(hook)
+            answer = hook[3](*values)
+            if inspect.isawaitable(answer):
+                await answer
         if self.is_dead:
             raise Crash(verb)
 

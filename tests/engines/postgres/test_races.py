@@ -13,6 +13,7 @@ from redrive.clock import utc
 from redrive.errors import QueueNotFound, UsageError
 from redrive.testing import ManualClock
 from tests.engines.postgres.breaking import ORDERS, UNAVAILABLE, message, opened, outcome
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ async def test_one_who_waits_for_a_foreign_transaction_does_not_hold_up_the_othe
         await ours.apply([Send(ORDERS, message("held"))], within=foreign)
         waiting = asyncio.create_task(ours.apply([Send(ORDERS, message("held"))]))
         going = [asyncio.create_task(ours.apply([Send("others", message(f"{number}"))])) for number in range(5)]
-        done, _ = await asyncio.wait(going, timeout=10)
+        done, _ = await asyncio.wait(going, timeout=PATIENCE_S)
         assert len(done) == 5
         assert all([(await each)[0] is not None for each in going])
     await foreign.close()

@@ -22,6 +22,7 @@ from redrive.engines.postgres import engine as engine_module
 from redrive.errors import LockLost, MessageTooLarge, QueueNotFound, SessionRequired, UsageError
 from tests.engines.postgres.breaking import ORDERS
 from tests.engines.postgres.transactions import TRANSACTIONS, async_engine, asyncpg_connection, blocking_engine
+from tests.patience import PATIENCE_S
 from tests.postgres.server import run_sql
 
 NOTES = "notes"
@@ -119,11 +120,11 @@ async def test_a_rollback_undoes_the_row_and_the_message(broker, transaction, no
 async def test_a_receiver_in_another_engine_is_woken(broker, broker_url, transaction, monkeypatch):
     monkeypatch.setattr(engine_module, "_LOOK_EVERY_S", 3_600.0)  # so that nothing but the hint can wake it
     async with redrive.connect(broker_url) as other:
-        receiving = asyncio.create_task(other.receive(ORDERS, wait=40))
-        await asyncio.wait_for(other.engine._listener._heard.wait(), 20)
+        receiving = asyncio.create_task(other.receive(ORDERS, wait=2 * PATIENCE_S))
+        await asyncio.wait_for(other.engine._listener._heard.wait(), PATIENCE_S)
         async with transaction() as opened:
             await broker.apply(Send(ORDERS, Message(b"", id="wake up")), within=opened.within)
-        (delivery,) = await asyncio.wait_for(receiving, 20)
+        (delivery,) = await asyncio.wait_for(receiving, PATIENCE_S)
         assert delivery.id == "wake up"
 
 
