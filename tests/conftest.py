@@ -9,6 +9,7 @@ from tests.postgres.fixtures import (  # noqa: F401 - pytest finds fixtures by t
     breakable_postgres,
     breakable_url,
     emptied_schema,
+    emptying,
     lasting_schema,
     postgres,
     postgres_schema,

@@ -24,8 +24,8 @@ from redrive.errors import EngineUnavailable, InvalidSetting, LeaseLost, LockLos
 from redrive.recovery import LaneSettings, OperationState, Outcome, Recovery, ServiceSettings, Status
 from redrive.recovery.copies import STAGING_QUEUE, failure_id
 from redrive.recovery.states import ENDED, SENT
-from redrive.testing import ManualClock
 from redrive.worker.confirming import RECOVERY_ID, RECOVERY_OPERATION, confirmation_of
+from tests.clocks import SharedClock
 
 DESTINATIONS = ("a", "b")
 LANES = LaneSettings(page=2, lock_duration=10.0)
@@ -225,7 +225,7 @@ class World:
         self.store = self.queues if store in (None, queues) else Keeping(store) if is_shared else store
         self.is_shared = is_shared
         self.settings = settings or ServiceSettings(lanes=LANES)
-        self.clock = ManualClock()
+        self.clock = SharedClock()
         self._ids = count(1)
         self.run = 0
         self.begin(seed)

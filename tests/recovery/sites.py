@@ -20,9 +20,9 @@ from redrive.engines.ledger.script import Sql
 from redrive.errors import RedriveError
 from redrive.recovery import LaneSettings, OperationState, Recovery, ServiceSettings
 from redrive.recovery.copies import failure_id
-from redrive.testing import ManualClock
 from redrive.worker import Recoverability, Worker
 from redrive.worker.confirming import confirmation_of
+from tests.clocks import SharedClock
 from tests.conformance.homes import PostgresHome, SqliteHome
 
 AT_ONCE = Recoverability(immediate=0, delayed=None, error_queue="error")
@@ -89,7 +89,7 @@ class Figures:
         self._seen[operation.number] = now
 
 
-class Clock(ManualClock):
+class Clock(SharedClock):
     """A clock that knows when somebody wants to be woken."""
 
     @property

@@ -40,9 +40,9 @@ def undone(by=Undo, match=None):
 
 
 @pytest.fixture
-def broker_url(postgres_url, postgres_schema):
+def broker_url(postgres_url, emptied_schema):
     """Where the broker is, for ``connect``."""
-    return f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={postgres_schema}"
+    return f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={emptied_schema}"
 
 
 @pytest.fixture
@@ -412,9 +412,9 @@ async def test_settings_that_another_process_has_changed_count(broker, broker_ur
             await broker.apply(Send(ORDERS, Message(b"too much")), within=opened.within)
 
 
-async def test_a_send_is_a_use_of_its_queue(broker, postgres_url, postgres_schema, some_transaction):
+async def test_a_send_is_a_use_of_its_queue(broker, postgres_url, emptied_schema, some_transaction):
     await broker.declare("answers", auto_delete_on_idle=300)
-    run_sql(postgres_url, f'UPDATE "{postgres_schema}".queues SET used_at = used_at - 200')  # noqa: S608
+    run_sql(postgres_url, f'UPDATE "{emptied_schema}".queues SET used_at = used_at - 200')  # noqa: S608
     before = (await broker.inspect("answers")).used_at
     async with some_transaction() as opened:
         await broker.apply(Send("answers", Message(b"")), within=opened.within)
@@ -439,8 +439,8 @@ def another_database(postgres):
 
 
 @pytest.mark.parametrize("kind", TRANSACTIONS)
-async def test_a_connection_to_another_database_is_named(broker, another_database, kind, postgres_schema):
-    with refused("within=", "own database", postgres_schema):
+async def test_a_connection_to_another_database_is_named(broker, another_database, kind, emptied_schema):
+    with refused("within=", "own database", emptied_schema):
         async with TRANSACTIONS[kind](another_database) as opened:
             await broker.apply(Send(ORDERS, Message(b"")), within=opened.within)
 
@@ -548,9 +548,9 @@ async def test_sqlalchemy_sessions_may_be_scoped(broker, postgres_url):
 
 
 @pytest.mark.parametrize("kind", TRANSACTIONS)
-async def test_a_schema_may_have_any_name(broker_url, postgres_url, postgres_schema, kind):
+async def test_a_schema_may_have_any_name(broker_url, postgres_url, emptied_schema, kind):
     odd = 'per%cent %s {} {0} :name ::x "quoted" $1'
-    url = broker_url.replace(f"schema={postgres_schema}", f"schema={quote(odd)}")
+    url = broker_url.replace(f"schema={emptied_schema}", f"schema={quote(odd)}")
     try:
         async with redrive.connect(url) as broker:
             await broker.declare(ORDERS)
