@@ -4,12 +4,17 @@
 import functools
 
 import typer.testing
-from typer.main import get_command
 
-from redrive.cli.app import app
+from redrive.cli.app import app, command_line
 
-# Typer makes the whole tree of commands anew for each run, which takes four times as long as most commands do.
-typer.testing._get_command = functools.cache(get_command)
+
+@functools.cache
+def _made_once(_app):
+    """Return the whole command line. To make it anew for each run, as Typer does, takes longer than most commands."""
+    return command_line()
+
+
+typer.testing._get_command = _made_once
 
 
 def run_command(*arguments, stdin=None, env=None):
