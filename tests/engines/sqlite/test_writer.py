@@ -199,7 +199,7 @@ async def test_nobody_waits_for_ever_because_something_failed_after_the_group(be
     await turns()
     leaving.cancel()
     bench.gate.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         assert await asyncio.gather(*staying) == [1] * 3
         assert await bench.writer.submit(Request()) == 2
         await bench.writer.close()
@@ -216,7 +216,7 @@ async def test_a_run_that_raises_is_told_to_everybody(bench):
         with pytest.raises(SystemExit):
             await bench.writer.submit(Request())
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*(told() for _ in range(3)))
         await told()
         await told()
