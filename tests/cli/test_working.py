@@ -11,6 +11,7 @@ import pytest
 from redrive import connect_blocking
 from redrive.cli.working import fingerprint, load
 from redrive.errors import UsageError
+from tests.patience import PATIENCE_S
 
 APP = """
 import os
@@ -39,7 +40,7 @@ def app(tmp_path, monkeypatch):
 def url(tmp_path):
     where = f"sqlite:///{tmp_path}/orders.db"
     with connect_blocking(where) as broker:
-        broker.declare("orders", lock_duration=1)
+        broker.declare("orders")
     return where
 
 
@@ -61,7 +62,7 @@ def start(app, url):
         for _ in range(2):  # the second one ends it at once, and its processes with it
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def told(stream, text):
@@ -117,7 +118,7 @@ def test_it_handles_messages_until_it_is_told_to_stop(start, url):
     send(url, "one")
     assert process.stdout.readline().startswith("handled one")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0
 
 
 def test_several_processes_share_the_work_and_stop_together(start, url):
@@ -125,7 +126,7 @@ def test_several_processes_share_the_work_and_stop_together(start, url):
     send(url, "one", "two")
     assert {process.stdout.readline().split()[1] for _ in range(2)} == {"one", "two"}
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_process_that_dies_is_replaced(start, url):
@@ -136,7 +137,7 @@ def test_a_process_that_dies_is_replaced(start, url):
     send(url, "after")
     assert told(process.stdout, "handled after")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
 
 
@@ -145,7 +146,7 @@ def test_its_processes_end_with_it_however_it_ends(start, url):
     send(url, "one")
     assert process.stdout.readline().startswith("handled one")
     process.kill()
-    assert process.wait(30) == -signal.SIGKILL
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     process.stdout.read()  # ends when the last of them has closed it
 
 
@@ -164,7 +165,8 @@ def test_changed_code_is_started_anew(start, url, app):
     assert process.stdout.readline().startswith("handled one")
     app.write_text(APP.replace('"handled"', '"now handled"'))
     assert told(process.stderr, "code has changed")
+    assert told(process.stderr, "handles orders")  # the new one: until then the old one may still receive
     send(url, "two")
     assert process.stdout.readline().startswith("now handled two")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0

@@ -59,9 +59,9 @@ class InMemory:
 
 
 @pytest.fixture(params=["one-schema", "queues-in-postgres", "ledger-in-postgres"])
-async def lasting_world(request, postgres_url, postgres_schema):
+async def lasting_world(request, postgres_url, emptied_schema):
     """A world with PostgreSQL in it, for many runs: engines that are open already and a schema that is there."""
-    schema, file = PostgresHome(postgres_url, postgres_schema), SqliteHome()
+    schema, file = PostgresHome(postgres_url, emptied_schema), SqliteHome()
     queues, store = {
         "one-schema": (schema, schema),
         "queues-in-postgres": (schema, file),

@@ -26,8 +26,8 @@ from redrive.recovery.copies import STAGING_QUEUE
 from redrive.recovery.identity import failure_id
 from redrive.recovery.states import ENDED, SENT
 from redrive.recovery.vocabulary import clean, read_failure
-from redrive.testing import ManualClock
 from redrive.worker.confirming import RECOVERY_TAG, confirmation_of, digest_of
+from tests.clocks import SharedClock
 
 DESTINATIONS = ("a", "b")
 LANES = LaneSettings(page=2, lock_duration=10.0)
@@ -227,7 +227,7 @@ class World:
         self.store = self.queues if store in (None, queues) else Keeping(store) if is_shared else store
         self.is_shared = is_shared
         self.settings = settings or ServiceSettings(lanes=LANES)
-        self.clock = ManualClock()
+        self.clock = SharedClock()
         self._ids = count(1)
         self.run = 0
         self.begin(seed)

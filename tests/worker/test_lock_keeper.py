@@ -13,6 +13,7 @@ from redrive.worker import (
     MessageLockLost,
     WorkerFault,
 )
+from tests.patience import PATIENCE_S
 
 
 async def slow(lab, seconds, step=10):
@@ -57,7 +58,7 @@ async def test_a_blocking_handler_does_not_hold_up_renewal(lab):
 
     @lab.worker.handler("orders")
     def handle(_body: bytes):
-        done.wait(30)
+        done.wait(PATIENCE_S)
 
     await lab.broker.send("orders", b"x")
     await lab.start()
@@ -222,7 +223,7 @@ async def test_a_blocking_handler_renews_by_hand(lab):
 
     @lab.worker.handler("orders", max_lock_renewal=0)
     def handle(_body: bytes, context: BlockingContext):
-        gone_on.wait(30)
+        gone_on.wait(PATIENCE_S)
         context.renew()
         told.append(context.is_lock_lost)
 
