@@ -3,7 +3,6 @@
 
 import asyncio
 import random
-import signal
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -21,13 +20,12 @@ from redrive.worker.events import DeliveriesTooFew
 from redrive.worker.faults import OnError
 from redrive.worker.handler import Decide, Handler, checked_handler
 from redrive.worker.recoverability import Recoverability
-from redrive.worker.signals import handling_signals
+from redrive.worker.signals import STOP_SIGNALS, handling_signals
 from redrive.worker.slowdown import SlowDown
 from redrive.worker.subscription import Subscription, Surroundings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _CLEANING_UP_S = 5.0
 """How long a cancelled handler may take to end; then its message is given back all the same."""
 
@@ -146,7 +144,7 @@ class Worker:
         try:
             for handler in self._handlers.values():
                 run.add(handler, await self._checked(broker, handler), self._surroundings(broker, run))
-            with handling_signals(_STOP_SIGNALS if handle_signals else (), self._on_signal):
+            with handling_signals(STOP_SIGNALS if handle_signals else (), self._on_signal):
                 await run.until_stopped()
         finally:
             self._run = None
