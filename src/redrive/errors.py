@@ -4,6 +4,7 @@
 RedriveError            - the base of them all
   UsageError            - your code or your settings: change them
     FailureNotFound     - no failed message has this id
+    HandlersHung        - more handlers of a worker hang than may
     InvalidFilter       - a filter that cannot be understood
     InvalidSetting      - an argument outside what it may be
     MissingExtra        - an optional dependency is not installed
@@ -48,6 +49,7 @@ __all__ = [
     "EngineBusy",
     "EngineUnavailable",
     "FailureNotFound",
+    "HandlersHung",
     "InvalidFilter",
     "InvalidMessage",
     "InvalidPayload",
@@ -298,6 +300,28 @@ class FailureNotFound(UsageError, LookupError):
 
     def __str__(self) -> str:
         return f"no failed message has the id {self.id!r}; redrive failed list shows those there are"
+
+
+class HandlersHung(UsageError):
+    """More handlers of a queue hang than may: they go on although their messages' locks were lost.
+
+    Attributes:
+        queue: its name.
+        hung: how many there are.
+        max_hung: how many there may be.
+    """
+
+    def __init__(self, queue: str, hung: int, max_hung: int) -> None:
+        super().__init__(queue, hung, max_hung)
+        self.queue = queue
+        self.hung = hung
+        self.max_hung = max_hung
+
+    def __str__(self) -> str:
+        return (
+            f"{self.hung} handlers of queue {self.queue!r} hang, and at most {self.max_hung} may: the worker ends, to "
+            "be started again. Put time limits on what they call, or raise max_lock_renewal if they need longer"
+        )
 
 
 class InvalidFilter(UsageError, ValueError):

@@ -8,6 +8,7 @@ from redrive.worker.context import BlockingContext, Context
 from redrive.worker.events import (
     DeliveriesTooFew,
     HandlerFailed,
+    HandlerHung,
     HandlerOverdue,
     MessageLockLost,
     MessageMoved,
@@ -39,6 +40,7 @@ __all__ = [
     "Discard",
     "HandlerFailed",
     "HandlerFailure",
+    "HandlerHung",
     "HandlerOverdue",
     "MessageLockLost",
     "MessageMoved",

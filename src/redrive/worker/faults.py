@@ -80,8 +80,8 @@ class Faults:
             answer = self._on_error(error, f"{doing} {self._queue}")
             if inspect.isawaitable(answer):
                 await answer
-        except Exception as failure:  # noqa: BLE001 - it is theirs, and the worker goes on
+        except (Exception, SystemExit) as failure:  # noqa: BLE001 - it is theirs, and the worker goes on
             self._tell("on_error", failure)
 
-    def _tell(self, doing: str, error: Exception) -> None:
+    def _tell(self, doing: str, error: BaseException) -> None:
         self._report(WorkerFault(self._queue, doing, type(error).__name__, str(error)))

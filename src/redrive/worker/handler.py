@@ -20,6 +20,9 @@ Decide: TypeAlias = Callable[[HandlerFailure], Decision]
 
 _MOST_CONCURRENT = 1_000
 _MOST_PREFETCHED = 10_000
+_MOST_HUNG = 10_000
+_USUALLY_HUNG = 10
+"""As often as a queue usually delivers: one message that always hangs is dead-lettered before the worker ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class Handler:
         max_lock_renewal: seconds for which its lock is renewed.
         retry_in_place: how to call it again while the lock is held; None: not at all.
         slow_down: when to slow down; None: never.
+        max_hung: how many calls may go on although their messages' locks were lost.
     """
 
     queue: str
@@ -59,6 +63,7 @@ class Handler:
     max_lock_renewal: float
     retry_in_place: Backoff | None
     slow_down: SlowDown | None
+    max_hung: int
 
     def check_fits(self, queue: QueueInfo) -> None:
         """Refuse retries in place that would outlast the lock.
@@ -91,6 +96,7 @@ def checked_handler(
     max_lock_renewal: duration.Duration,
     retry_in_place: Backoff | None,
     slow_down: SlowDown | None,
+    max_hung: int | None,
 ) -> Handler:
     """Return a handler, if its settings and its function are what they may be."""
     is_async, decode, takes_context = _signature(fn)
@@ -111,6 +117,10 @@ def checked_handler(
         max_lock_renewal=duration.seconds("max_lock_renewal", max_lock_renewal, zero=True),
         retry_in_place=_check_in_place(retry_in_place),
         slow_down=_check_slow_down(slow_down),
+        # after an outage of the store all that were running may be among them
+        max_hung=max(_USUALLY_HUNG, concurrency)
+        if max_hung is None
+        else check_whole("max_hung", max_hung, 0, _MOST_HUNG),
     )
 
 

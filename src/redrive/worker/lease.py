@@ -28,6 +28,7 @@ class Lease:
         is_probe: whether it is the one message that a slow worker tries.
         is_cancelled: whether the worker itself has cancelled its handler.
         task: what handles it.
+        thread: where a blocking handler runs.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class Lease:
         "received",
         "taken_at",
         "task",
+        "thread",
     )
 
     def __init__(self, received: Received, taken_at: float, lock_s: float) -> None:
@@ -56,6 +58,7 @@ class Lease:
         self.is_probe = False
         self.is_cancelled = False
         self.task: asyncio.Task[None] | None = None
+        self.thread: int | None = None
 
     @property
     def id(self) -> str:

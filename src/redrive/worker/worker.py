@@ -19,15 +19,14 @@ from redrive.telemetry import Event, report
 from redrive.worker.events import DeliveriesTooFew
 from redrive.worker.faults import OnError
 from redrive.worker.handler import Decide, Handler, checked_handler
+from redrive.worker.hung import LATEST_END_S
 from redrive.worker.recoverability import Recoverability
 from redrive.worker.signals import STOP_SIGNALS, handling_signals
 from redrive.worker.slowdown import SlowDown
-from redrive.worker.subscription import Subscription, Surroundings
+from redrive.worker.subscription import Subscription
+from redrive.worker.surroundings import Surroundings
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_CLEANING_UP_S = 5.0
-"""How long a cancelled handler may take to end; then its message is given back all the same."""
 
 
 class Worker:
@@ -81,6 +80,7 @@ class Worker:
         max_lock_renewal: duration.Duration = 300.0,
         retry_in_place: Backoff | None = None,
         slow_down: SlowDown | None = SlowDown(),  # noqa: B008 - a frozen value
+        max_hung: int | None = None,
     ) -> Callable[[F], F]:
         """Declare the function below as the handler of a queue.
 
@@ -102,6 +102,8 @@ class Worker:
             retry_in_place: call the handler again while the lock is held, as this policy says; refused at the start if
                 its waits could outlast the lock.
             slow_down: when to slow down because everything fails; None: never.
+            max_hung: how many calls may go on although their messages' locks were lost; one more, and the worker ends
+                with ``HandlersHung``. None: as many as ``concurrency``, and 10 at least.
         """
         check_queue_name(queue.removesuffix(DEAD_LETTER_SUFFIX) if isinstance(queue, str) else queue)
         if queue in self._handlers:
@@ -119,6 +121,7 @@ class Worker:
                 max_lock_renewal=max_lock_renewal,
                 retry_in_place=retry_in_place,
                 slow_down=slow_down,
+                max_hung=max_hung,
             )
             return fn
 
@@ -279,7 +282,7 @@ class _Run:
             return
         for subscription in self._subscriptions:
             subscription.cancel_handlers()
-        await self._finished_within(_CLEANING_UP_S)
+        await self._finished_within(LATEST_END_S)  # then its message is given back all the same
 
     async def _finished_within(self, seconds: float) -> bool:
         """Wait until all handlers have ended; False if it took too long, or has to be now."""
