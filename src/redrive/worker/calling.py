@@ -78,7 +78,7 @@ class Caller:
 
         def may_pass(error: Exception) -> bool:
             is_ours = lease.phase == "handling" and not lease.is_lost
-            return is_ours and (policy is None or policy.kind_of(error) == "retry")
+            return is_ours and (policy is None or policy.kind_of(error, lease.received.message) == "retry")
 
         return retry(
             on=may_pass,
