@@ -137,7 +137,7 @@ async def test_a_lock_lost_to_somebody_else_is_neither_completed_nor_counted_as_
 
 
 async def test_a_failure_after_the_lock_was_lost_is_reported_and_settles_nothing(lab):
-    begun, done = threading.Event(), threading.Event()
+    begun, done, again = threading.Event(), threading.Event(), threading.Event()
 
     @lab.worker.handler("orders")
     def handle(_body: bytes, context: BlockingContext):
@@ -145,6 +145,7 @@ async def test_a_failure_after_the_lock_was_lost_is_reported_and_settles_nothing
             begun.set()
             done.wait(30)
             raise ValueError("too late")
+        again.set()
 
     await lab.broker.send("orders", b"x")
     await lab.start()
@@ -154,6 +155,7 @@ async def test_a_failure_after_the_lock_was_lost_is_reported_and_settles_nothing
     done.set()
     await lab.until(lambda: lab.told(HandlerFailed))
     assert [event.outcome for event in lab.told(HandlerFailed)] == ["lock_lost"]
+    await lab.until(again.is_set)
     await lab.stop()
     assert (await lab.counts())["ready"] == 0
 

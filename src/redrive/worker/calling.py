@@ -77,7 +77,7 @@ class Caller:
         policy = self._handler.recoverability
 
         def may_pass(error: Exception) -> bool:
-            is_ours = lease.phase == "handling" and not lease.is_lost
+            is_ours = self._handler.receive_and_delete or (lease.phase == "handling" and not lease.is_lost)
             return is_ours and (policy is None or policy.kind_of(error, lease.received.message) == "retry")
 
         return retry(

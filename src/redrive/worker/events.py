@@ -17,8 +17,9 @@ class HandlerFailed(Event):
         attempt: which attempt it was, counted from 1 over all rounds.
         exception_type: what was raised.
         exception_message: what it said.
-        outcome: what became of the message: ``retry_now``, ``retry_later``, ``moved``, ``discarded``, or ``settled``
-            if the handler had settled it by hand before.
+        outcome: what became of the message: ``retry_now``, ``retry_later``, ``moved``, ``discarded``; ``settled`` if
+            the handler had settled it by hand before; ``lock_lost`` if it is somebody else's by now; ``dropped`` if it
+            was deleted when it was received, and is gone.
         delay: seconds until it is delivered again; None if it is not.
     """
 

@@ -30,7 +30,7 @@ def place_of(running: "int | CoroutineType[Any, Any, Any]") -> str:
 
 
 def _thread_frames(thread: int) -> list[FrameType]:
-    frame = sys._current_frames().get(thread)
+    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]  # documented, in spite of its name
     frames: list[FrameType] = []
     while frame is not None:
         frames.append(frame)

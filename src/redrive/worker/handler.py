@@ -46,6 +46,7 @@ class Handler:
         retry_in_place: how to call it again while the lock is held; None: not at all.
         slow_down: when to slow down; None: never.
         max_hung: how many calls may go on although their messages' locks were lost.
+        receive_and_delete: whether messages are taken out of their queue before they are handled.
     """
 
     queue: str
@@ -64,6 +65,7 @@ class Handler:
     retry_in_place: Backoff | None
     slow_down: SlowDown | None
     max_hung: int
+    receive_and_delete: bool
 
     def check_fits(self, queue: QueueInfo) -> None:
         """Refuse retries in place that would outlast the lock.
@@ -97,8 +99,11 @@ def checked_handler(
     retry_in_place: Backoff | None,
     slow_down: SlowDown | None,
     max_hung: int | None,
+    receive_and_delete: bool,
 ) -> Handler:
     """Return a handler, if its settings and its function are what they may be."""
+    if _check_flag("receive_and_delete", receive_and_delete):
+        _check_needs_no_lock(recoverability, prefetch, auto_complete=auto_complete)
     is_async, decode, takes_context = _signature(fn)
     policy = Recoverability() if recoverability is None else recoverability
     return Handler(
@@ -118,6 +123,7 @@ def checked_handler(
         retry_in_place=_check_in_place(retry_in_place),
         slow_down=_check_slow_down(slow_down),
         # after an outage of the store all that were running may be among them
+        receive_and_delete=receive_and_delete,
         max_hung=max(_USUALLY_HUNG, concurrency)
         if max_hung is None
         else check_whole("max_hung", max_hung, 0, _MOST_HUNG),
@@ -135,6 +141,19 @@ def _check_flag(setting: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidSetting(setting, value, "must be True or False")
     return value
+
+
+def _check_needs_no_lock(recoverability: object, prefetch: int, *, auto_complete: bool) -> None:
+    """Refuse what cannot be done with messages that are deleted when they are received."""
+    problem = None
+    if not auto_complete:
+        problem = "auto_complete=False: there is nothing left to settle"
+    elif prefetch:
+        problem = "prefetch: what is fetched ahead would be lost when the worker stops"
+    elif recoverability is not None:
+        problem = "recoverability: a message whose handler fails is gone; receive it with a lock, as usual, to keep it"
+    if problem:
+        raise InvalidSetting("receive_and_delete", value=True, allowed=f"cannot be combined with {problem}")
 
 
 def _check_decide(value: Recoverability | Decide) -> Decide:

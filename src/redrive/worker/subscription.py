@@ -4,6 +4,7 @@
 import asyncio
 from collections.abc import Coroutine, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 from redrive.broker import Abandon, Broker, Complete, Effect, QueueInfo
@@ -81,12 +82,13 @@ class Subscription:
             self._handler.queue,
             self._around.broker.engine,
             self._clock,
-            lock_s=self._settings.lock_duration,
+            lock_s=inf if self._handler.receive_and_delete else self._settings.lock_duration,
             faults=self._faults,
             keeper=self._keeper,
             wanted=self._wanted,
             on_arrival=self._pump,
             on_lost=self._reporter.lost,
+            delete=self._handler.receive_and_delete,
         )
 
     @property
@@ -98,6 +100,11 @@ class Subscription:
     def is_by_hand(self) -> bool:
         """Whether the handler settles its messages itself."""
         return not self._handler.auto_complete
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether messages are deleted when they are received."""
+        return self._handler.receive_and_delete
 
     # --- starting and stopping
 
@@ -160,8 +167,9 @@ class Subscription:
     def _pump(self) -> None:
         """Hand messages to the handler, as many as it takes at a time."""
         limit = self._handler.concurrency  # a slow worker has no more than one message in hand
-        while len(self._busy) < limit and not self.is_stopping and (lease := self._receiver.next()) is not None:
-            lease.phase = "handling"
+        is_closed = self.is_stopping and not self.is_deleting  # what is deleted cannot be given back
+        while len(self._busy) < limit and not is_closed and (lease := self._receiver.next()) is not None:
+            lease.phase = "settled" if self.is_deleting else "handling"
             lease.began_at = self._clock.monotonic()
             lease.is_probe = self._pacer.is_slow
             self._keeper.watch(lease)
@@ -218,7 +226,7 @@ class Subscription:
         context = self._context(lease)
         try:
             await self._caller.call(lease, context)
-            if self._handler.auto_complete:
+            if self._handler.auto_complete and not self.is_deleting:
                 self._free(lease)  # so that the next messages are locked in the transaction that completes this one
                 await self.settle(lease, [Complete(lease.lock), *context.take_sends()], is_handled=True)
             else:
@@ -290,7 +298,10 @@ class Subscription:
             raise lease.lost()
 
     async def _give_back(self, lease: Lease) -> None:
-        if lease.phase == "handling" and not lease.is_lost:
+        if self.is_deleting:
+            error = RuntimeError("the worker stopped before the handler ended")
+            self._reporter.failed(self._facts(lease, error), "dropped")
+        elif lease.phase == "handling" and not lease.is_lost:
             lease.phase = "settled"
             try:
                 await self._around.broker.engine.apply([Abandon(lease.lock)])
@@ -306,9 +317,11 @@ class Subscription:
     async def _failed(self, lease: Lease, error: Exception) -> None:
         failure = self._facts(lease, error)
         if lease.phase != "handling" or lease.is_lost:
-            outcome = "lock_lost" if lease.is_lost else "settled"
-            if not isinstance(error, LockLost):
+            outcome = "dropped" if self.is_deleting else "lock_lost" if lease.is_lost else "settled"
+            if self.is_deleting or not isinstance(error, LockLost):
                 self._reporter.failed(failure, outcome)
+            if self.is_deleting:
+                self._slow_down(lease)
             return
         decision = await self._decide(failure)
         try:

@@ -81,6 +81,7 @@ class Worker:
         retry_in_place: Backoff | None = None,
         slow_down: SlowDown | None = SlowDown(),  # noqa: B008 - a frozen value
         max_hung: int | None = None,
+        receive_and_delete: bool = False,
     ) -> Callable[[F], F]:
         """Declare the function below as the handler of a queue.
 
@@ -104,6 +105,8 @@ class Worker:
             slow_down: when to slow down because everything fails; None: never.
             max_hung: how many calls may go on although their messages' locks were lost; one more, and the worker ends
                 with ``HandlersHung``. None: as many as ``concurrency``, and 10 at least.
+            receive_and_delete: take messages out of their queue before they are handled: each is handled at most once,
+                and is gone if its handler fails, or if the process ends meanwhile.
         """
         check_queue_name(queue.removesuffix(DEAD_LETTER_SUFFIX) if isinstance(queue, str) else queue)
         if queue in self._handlers:
@@ -122,6 +125,7 @@ class Worker:
                 retry_in_place=retry_in_place,
                 slow_down=slow_down,
                 max_hung=max_hung,
+                receive_and_delete=receive_and_delete,
             )
             return fn
 
@@ -194,6 +198,8 @@ class Worker:
             raise InvalidSetting(
                 "queue", handler.queue, "has sessions, which a worker does not serve; accept them yourself"
             )
+        if handler.receive_and_delete:
+            return queue
         handler.check_fits(queue)
         policy = handler.recoverability
         if policy is not None:
