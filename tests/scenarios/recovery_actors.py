@@ -16,7 +16,7 @@ from redrive.clock import system_clock, utc
 from redrive.errors import EngineUnavailable
 from redrive.recovery import LaneSettings, ServiceSettings
 from redrive.retry import Fixed, retry
-from redrive.worker.confirming import RECOVERY_ID, confirmation_of
+from redrive.worker.confirming import confirmation_of
 from tests.scenarios.actors import Diary
 
 DESTINATIONS = ("torture-0", "torture-1", "torture-2")
@@ -52,9 +52,9 @@ async def consume(broker, diary, _name, should_stop):
             page = await broker.engine.lock_next(queue, 500)
             found += len(page)
             if page:
-                diary.write("arrived", [f"{each.headers[RECOVERY_ID]}/{queue}/{each.sequence}" for each in page])
+                diary.write("arrived", [f"{each.id}/{queue}/{each.sequence}" for each in page])
                 now = utc(system_clock.time())
-                words = [word for each in page for word in confirmation_of(each.message, now)]
+                words = [word for each in page for word in confirmation_of(each.message, queue, now)]
                 await broker.apply(*words, *(Complete(each.lock) for each in page))
         if is_last and not found:
             return

@@ -18,7 +18,8 @@ import pytest
 import redrive
 from redrive.broker import Message
 from redrive.recovery import OperationState
-from redrive.recovery.copies import CONFIRMATIONS, STAGING_QUEUE
+from redrive.recovery.copies import STAGING_QUEUE
+from redrive.worker.confirming import CONFIRMATIONS
 from tests.scenarios.recovery_actors import DESTINATIONS
 from tests.scenarios.sites import PostgresSite, SqliteSite
 from tests.scenarios.stage import Stage

@@ -317,9 +317,18 @@ class Engine(Protocol):
         ...
 
     async def lock_next(
-        self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
+        self,
+        queue: str,
+        limit: int,
+        *,
+        session: SessionLock | None = None,
+        delete: bool = False,
+        max_bytes: int | None = None,
     ) -> list[Received]:
-        """Lock the next messages that are ready, oldest first, at most ``limit``; or take them out for good."""
+        """Lock the next messages that are ready, oldest first, at most ``limit``; or take them out for good.
+
+        With ``max_bytes`` as many as fit into that, and one at least: so large messages do not fill the memory.
+        """
         ...
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:

@@ -2,6 +2,7 @@
 """Messages as the columns of a database, and columns as messages."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
@@ -52,6 +53,11 @@ def checked_properties(message: Message, queue: str, settings: QueueSettings) ->
     if settings.requires_session and message.session_id is None:
         raise SessionRequired(queue, "give the message a session_id")
     return properties
+
+
+def fitting(sizes: Sequence[int], limit: int, max_bytes: int) -> int:
+    """Return how many messages to take, of which the next ones have these sizes, so that they fit into some bytes."""
+    return max(1, min(limit, max_bytes // max([*sizes, 1])))
 
 
 def with_headers(properties: str | None, changes: Headers) -> str | None:

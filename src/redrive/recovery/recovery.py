@@ -11,10 +11,11 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 from redrive import duration
 from redrive.broker import Broker
 from redrive.broker.delivery import random_id
+from redrive.broker.lifecycle import is_dead_letter_queue
 from redrive.clock import pause, utc
 from redrive.errors import InvalidSetting, MessageError, OperationConflict, UsageError
 from redrive.recovery.events import MessageSetAside, OperationChanged
-from redrive.recovery.ingest import Classifier, Ingester
+from redrive.recovery.ingest import Classifier, Ingester, with_dead_letters
 from redrive.recovery.lane import load
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.plan import Kind, Operation, Plan
@@ -82,8 +83,14 @@ class Recovery(Reader):
         self._report: Callable[[Event], None] = partial(report, on_event=on_event)
         tools = Tools(broker=broker, ledger=ledger, new_id=new_id, chance=chance, report=self._report)
         self._told = () if events_queue is None else (events_queue,)
-        self._ingester = Ingester(tools, classifiers=_checked(classifiers), events_queue=events_queue)
-        self._service = Service(tools, self._ingester, sources=tuple(sources), settings=settings or ServiceSettings())
+        read = with_dead_letters(sources)
+        self._ingester = Ingester(
+            tools,
+            classifiers=_checked(classifiers),
+            events_queue=events_queue,
+            error_queues=[queue for queue in read if not is_dead_letter_queue(queue)],
+        )
+        self._service = Service(tools, self._ingester, sources=read, settings=settings or ServiceSettings())
 
     async def __aenter__(self) -> Self:
         await self._ledger.open()

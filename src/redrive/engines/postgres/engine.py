@@ -217,9 +217,18 @@ class PostgresEngine:
             self._groups.uses.note(noted)
 
     async def lock_next(
-        self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
+        self,
+        queue: str,
+        limit: int,
+        *,
+        session: SessionLock | None = None,
+        delete: bool = False,
+        max_bytes: int | None = None,
     ) -> list[Received]:
         """Lock the next messages that are ready."""
+        if max_bytes is not None:
+            rows = await self._database.read(_SIZES, queue, limit, self._database.now)
+            limit = stored.fitting([row[0] for row in rows], limit, max_bytes)
         if session is None:
             return await self._groups.submit(LockAsk(queue, limit, self._give_back, delete=delete))
         if session.queue != queue:
@@ -364,6 +373,20 @@ class PostgresEngine:
             self._looked_at = self._clock.monotonic()
         return is_time, None if left is None else self._clock.time() + left
 
+
+# Those that are ready, and those that a receive brings in because their time has come.
+_SIZES = """
+SELECT octet_length(n.body) + coalesce(octet_length(n.properties), 0) FROM @.queues q,
+    LATERAL ((SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state = 0
+            ORDER BY m.sequence + 0 LIMIT $2)
+        UNION ALL
+        (SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state IN (2, 4)
+            AND m.due <= @.instant($3) ORDER BY m.due LIMIT $2)
+        UNION ALL
+        (SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state = 1
+            AND m.due <= @.instant($3) ORDER BY m.due LIMIT $2)) n
+WHERE q.name = $1
+"""
 
 _NEXT_DUE = """
 SELECT min(d.due) - @.instant($2) FROM @.queues q,

@@ -8,7 +8,7 @@ database so that nothing has to go back and forth, and so that a user's own tran
 In the scripts ``@.`` stands for the schema.
 """
 
-from redrive.engines.ledger.schema import postgres_script
+from redrive.engines.ledger.schema import KEYS, postgres_script
 from redrive.engines.postgres.driver import Connection
 from redrive.errors import SchemaMismatch
 
@@ -394,6 +394,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_messages", MESSAGES + FUNCTIONS.replace("@chosen", CHOSEN).replace("@plans", PLANS)),
     ("0002_small_bodies", ""),  # PostgreSQL keeps small bodies in the row and large ones apart without being told
     ("0003_recovery", postgres_script()),
+    ("0004_recovery_keys", postgres_script(KEYS)),
 )
 
 

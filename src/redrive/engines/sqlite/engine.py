@@ -159,10 +159,17 @@ class SqliteEngine:
         return await self._writer.submit(ApplyRequest(effects, inside))
 
     async def lock_next(
-        self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
+        self,
+        queue: str,
+        limit: int,
+        *,
+        session: SessionLock | None = None,
+        delete: bool = False,
+        max_bytes: int | None = None,
     ) -> list[Received]:
         """Lock the next messages that are ready."""
-        return await self._writer.submit(LockRequest(queue, limit, session, self._give_back, delete=delete))
+        request = LockRequest(queue, limit, session, self._give_back, delete=delete, max_bytes=max_bytes)
+        return await self._writer.submit(request)
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
         """Lock deferred messages by their numbers."""

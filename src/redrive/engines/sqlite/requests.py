@@ -61,10 +61,13 @@ class LockRequest(Request[list[Received]]):
         give_back: Callable[[list[Lock]], None],
         *,
         delete: bool,
+        max_bytes: int | None = None,
     ) -> None:
         self.queue = queue
         self.limit = limit
         self.session = session
+        self.is_shared = session is None and max_bytes is None  # others may receive together with it
+        self._max_bytes = max_bytes
         self.delete = self.needs_sync = delete
         self._give_back = give_back
 
@@ -76,8 +79,9 @@ class LockRequest(Request[list[Received]]):
             if self.session.queue != self.queue:
                 raise SessionLost(self.queue, self.session.session_id)
             store.check_session(self.session, now)
+        limit = self.limit if self._max_bytes is None else store.fitting(queue, self.limit, self._max_bytes)
         receive = store.take if self.delete else store.lock
-        return receive(queue, self.limit, now, self.session)
+        return receive(queue, limit, now, self.session)
 
     def abandoned(self) -> None:
         """Give back what was locked for a caller who is gone."""
@@ -102,7 +106,7 @@ def run_group(store: Store, group: Sequence[Any], now: float) -> None:
         group[0].result = group[0].run(store, now)  # nobody else to spare: if it fails, the transaction is undone
         return
     applies = [request for request in group if type(request) is ApplyRequest and request.inside is None]
-    locks = [request for request in group if type(request) is LockRequest and request.session is None]
+    locks = [request for request in group if type(request) is LockRequest and request.is_shared]
     together = {id(request) for request in (*applies, *locks)}
     if applies:
         _apply_together(store, applies, now)

@@ -8,7 +8,7 @@ seconds since 1970. ``due`` is when a lock ends or a scheduled message becomes a
 
 import sqlite3
 
-from redrive.engines.ledger.schema import sqlite_script
+from redrive.engines.ledger.schema import KEYS, sqlite_script
 from redrive.errors import SchemaMismatch
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
@@ -78,6 +78,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         """,
     ),
     ("0003_recovery", sqlite_script()),
+    ("0004_recovery_keys", sqlite_script(KEYS)),
 )
 
 

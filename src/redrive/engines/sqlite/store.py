@@ -251,6 +251,16 @@ class Store:
         self._mark_locked(queue, found, until, token, session)
         return rows.locked(found, queue.name, State.LOCKED, token, until)
 
+    def fitting(self, queue: QueueRow, limit: int, max_bytes: int) -> int:
+        """Return how many of the next messages fit into some bytes; one at least."""
+        sizes = self.connection.execute(
+            "SELECT coalesce(length(m.body), (SELECT length(body) FROM bodies WHERE sequence = m.sequence), 0)"
+            " + coalesce(length(m.properties), 0) FROM messages m WHERE m.queue = ? AND m.state = 0"
+            " ORDER BY m.sequence LIMIT ?",
+            (queue.id, limit),
+        ).fetchall()
+        return stored.fitting([size for (size,) in sizes], limit, max_bytes)
+
     def _mark_locked(
         self, queue: QueueRow, found: Sequence[stored.Row], until: float, token: int, session: SessionLock | None
     ) -> None:
