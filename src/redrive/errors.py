@@ -18,6 +18,7 @@ RedriveError            - the base of them all
     SchemaMismatch      - a database that another version of Redrive made
     SessionRequired     - a queue with sessions, used without one
     UnknownPolicy       - a policy name that no file defines
+    UnknownSetting      - a setting that there is not
   MessageError          - this message: others are not affected
     InvalidMessage      - a message that cannot be sent as it is
     InvalidPayload      - a body that is not what its handler takes
@@ -77,6 +78,7 @@ __all__ = [
     "TransformFailed",
     "Unavailable",
     "UnknownPolicy",
+    "UnknownSetting",
     "UsageError",
 ]
 
@@ -162,6 +164,32 @@ class UnknownPolicy(UsageError, LookupError):
 
     def __str__(self) -> str:
         return f"no policy is called {self.name!r}; the file defines: {', '.join(self.known) or 'none'}"
+
+
+class UnknownSetting(UsageError, TypeError):
+    """There is no setting of this name.
+
+    Attributes:
+        of: what was called.
+        setting: the name.
+        known: the names there are.
+        instead: what to write, if that is known.
+    """
+
+    def __init__(self, of: str, setting: str, known: "tuple[str, ...]", instead: str = "") -> None:
+        super().__init__(of, setting, known, instead)
+        self.of = of
+        self.setting = setting
+        self.known = known
+        self.instead = instead
+
+    def __str__(self) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(self.setting, self.known, 1)
+        then = self.instead or (f"Did you mean {near[0]!r}?" if near else "")
+        told = f"{self.of} has no setting {self.setting!r}; it has: {', '.join(self.known)}"
+        return f"{told}. {then}" if then else told
 
 
 class Unavailable(RedriveError):

@@ -7,18 +7,18 @@ import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from redrive import duration
-from redrive.broker import Broker, QueueInfo
+from redrive.broker import BlockingBroker, Broker, QueueInfo
 from redrive.broker.engine import check_queue_name
 from redrive.broker.lifecycle import DEAD_LETTER_SUFFIX, is_dead_letter_queue
-from redrive.errors import InvalidSetting, UsageError
+from redrive.errors import InvalidSetting, UnknownSetting, UsageError
 from redrive.retry import Backoff
 from redrive.telemetry import Event, report
 from redrive.worker.events import DeliveriesTooFew
 from redrive.worker.faults import OnError
-from redrive.worker.handler import Decide, Handler, checked_handler
+from redrive.worker.handler import Decide, Handler, checked_handler, name_of
 from redrive.worker.hung import LATEST_END_S
 from redrive.worker.recoverability import Recoverability
 from redrive.worker.signals import STOP_SIGNALS, handling_signals
@@ -49,7 +49,9 @@ class Worker:
         on_error: OnError | None = None,
         on_event: Callable[[Event], object] | None = None,
         chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
+        **unknown: Never,
     ) -> None:
+        _check_known("Worker", unknown, type(self).__init__)
         if not isinstance(name, str) or not name:
             raise InvalidSetting("name", name, "must be a text, such as 'billing'")
         for setting, value in (("on_error", on_error), ("on_event", on_event)):
@@ -82,6 +84,7 @@ class Worker:
         slow_down: SlowDown | None = SlowDown(),  # noqa: B008 - a frozen value
         max_hung: int | None = None,
         receive_and_delete: bool = False,
+        **unknown: Never,
     ) -> Callable[[F], F]:
         """Declare the function below as the handler of a queue.
 
@@ -107,8 +110,10 @@ class Worker:
                 with ``HandlersHung``. None: as many as ``concurrency``, and 10 at least.
             receive_and_delete: take messages out of their queue before they are handled: each is handled at most once,
                 and is gone if its handler fails, or if the process ends meanwhile.
+            unknown: there are no others.
         """
-        check_queue_name(queue.removesuffix(DEAD_LETTER_SUFFIX) if isinstance(queue, str) else queue)
+        _check_known("handler", unknown, type(self).handler)
+        _check_queue(queue)
         if queue in self._handlers:
             raise InvalidSetting("queue", queue, f"has a handler already: {self._handlers[queue].name}")
 
@@ -143,6 +148,7 @@ class Worker:
             QueueNotFound: nobody has declared a queue that has a handler.
             InvalidSetting: a handler's settings and its queue's do not go together.
         """
+        _check_broker(broker)
         if self._run is not None:
             raise UsageError(f"worker {self.name!r} is running already; make another one")
         if not self._handlers:
@@ -158,6 +164,7 @@ class Worker:
 
     def run_forever(self, broker: Broker) -> None:
         """Open a broker and handle messages until a signal ends it; for programs that are nothing but a worker."""
+        _check_broker(broker)
 
         async def open_and_run() -> None:
             async with broker:
@@ -208,6 +215,27 @@ class Worker:
                 limit = queue.settings.max_delivery_count
                 report(DeliveriesTooFew(handler.queue, policy.immediate, limit), self._on_event)
         return queue
+
+
+def _check_known(of: str, unknown: dict[str, Never], called: Callable[..., object]) -> None:
+    for name in unknown:
+        raise UnknownSetting(of, name, tuple(called.__kwdefaults__ or ()))
+
+
+def _check_queue(queue: str) -> None:
+    if callable(queue):
+        raise UsageError(f"write @worker.handler('orders') above {name_of(queue)}: a handler needs its queue")
+    check_queue_name(queue.removesuffix(DEAD_LETTER_SUFFIX) if isinstance(queue, str) else queue)
+
+
+def _check_broker(broker: object) -> None:
+    if isinstance(broker, Broker):
+        return
+    if isinstance(broker, BlockingBroker):
+        raise UsageError("a worker has an event loop of its own; pass connect(url), not connect_blocking(url)")
+    url = repr(broker) if isinstance(broker, str) and "@" not in broker else "url"  # there may be a password in it
+    what = url if isinstance(broker, str) else repr(broker)
+    raise UsageError(f"{what} is no broker; pass connect({url})")
 
 
 async def _check_error_queue(broker: Broker, handler: Handler, policy: Recoverability) -> None:
