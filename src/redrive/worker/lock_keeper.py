@@ -12,7 +12,7 @@ from math import inf
 from redrive.broker import Engine
 from redrive.clock import Clock
 from redrive.errors import EngineUnavailable
-from redrive.worker.faults import RECONNECT, Faults
+from redrive.worker.faults import Faults
 from redrive.worker.lease import Lease
 
 
@@ -123,7 +123,7 @@ class LockKeeper:
             await self.renew(leases)
         except EngineUnavailable as error:
             self._failures += 1
-            self._not_before = self._clock.monotonic() + RECONNECT.curve(self._failures)
+            self._not_before = self._clock.monotonic() + self._faults.wait_after(self._failures)
             await self._faults.tell("renew", error)
         else:
             self._failures = 0

@@ -57,7 +57,12 @@ class Subscription:
         self._keeping: asyncio.Task[None] | None = None
         self._pausing: asyncio.Task[None] | None = None
         self._faults = Faults(
-            handler.queue, clock=self._clock, chance=around.chance, report=around.report, on_error=around.on_error
+            handler.queue,
+            clock=self._clock,
+            chance=around.chance,
+            report=around.report,
+            on_error=around.on_error,
+            reconnect=around.reconnect,
         )
         self._reporter = Reporter(handler.queue, self._clock, around.report)
         self._hung = HungHandlers(handler, self._clock, around.report, around.on_fatal)

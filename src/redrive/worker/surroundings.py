@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from redrive.broker import Broker
+from redrive.retry import Backoff
 from redrive.telemetry import Event
 from redrive.worker.faults import OnError
 
@@ -20,6 +21,7 @@ class Surroundings:
         chance: where random numbers come from.
         report: takes events.
         on_error: the program's own error handler.
+        reconnect: what to do when the store does not answer.
         on_fatal: is told of an error that ends the worker.
     """
 
@@ -29,4 +31,5 @@ class Surroundings:
     chance: Callable[[], float]
     report: Callable[[Event], None]
     on_error: OnError | None
+    reconnect: Backoff
     on_fatal: Callable[[BaseException], None]

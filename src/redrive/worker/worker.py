@@ -17,7 +17,7 @@ from redrive.errors import InvalidSetting, UnknownSetting, UsageError
 from redrive.retry import Backoff
 from redrive.telemetry import Event, report
 from redrive.worker.events import DeliveriesTooFew
-from redrive.worker.faults import OnError
+from redrive.worker.faults import RECONNECT, OnError, check_reconnect
 from redrive.worker.handler import Decide, Handler, checked_handler, name_of
 from redrive.worker.hung import LATEST_END_S
 from redrive.worker.recoverability import Recoverability
@@ -37,6 +37,8 @@ class Worker:
         grace: seconds that running handlers have to end when the worker stops.
         on_error: a function, plain or async, of an error and of what failed, for faults that no message is to blame
             for: the store does not answer. ``redrive.retry`` retries them first, and the worker goes on trying.
+        reconnect: how those retries go: a policy of ``redrive.retry`` with ``max_attempts``. After each round of them
+            ``on_error`` is told, and the next comes after the policy's longest wait.
         on_event: a function that gets every telemetry event, beside logging and OpenTelemetry.
         chance: where random numbers come from, 0 <= x < 1.
     """
@@ -47,6 +49,7 @@ class Worker:
         *,
         grace: duration.Duration = 30.0,
         on_error: OnError | None = None,
+        reconnect: Backoff = RECONNECT,
         on_event: Callable[[Event], object] | None = None,
         chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
         **unknown: Never,
@@ -60,6 +63,7 @@ class Worker:
         self.name = name
         self._grace_s = duration.seconds("grace", grace, zero=True)
         self._on_error = on_error
+        self._reconnect = check_reconnect(reconnect)
         self._on_event = on_event
         self._chance = chance
         self._handlers: dict[str, Handler] = {}
@@ -195,6 +199,7 @@ class Worker:
             chance=self._chance,
             report=partial(report, on_event=self._on_event),
             on_error=self._on_error,
+            reconnect=self._reconnect,
             on_fatal=run.fail,
         )
 
