@@ -559,7 +559,13 @@ class TransformFailed(MessageError):
 
 
 class EngineUnavailable(Unavailable):
-    """The store does not answer as it should. Nothing that was acknowledged is lost."""
+    """The store does not answer as it should. Nothing that was acknowledged is lost, and what failed was not done.
+
+    Attributes:
+        may_be_done: whether it may have been done all the same, as nobody could be asked; then repeat it with care.
+    """
+
+    may_be_done = False
 
 
 class LeaseLost(Unavailable):

@@ -28,9 +28,11 @@ from redrive.broker.engine import (
 )
 from redrive.broker.lifecycle import State, dead_letter_queue
 from redrive.broker.message import Message, Received
+from redrive.broker.retrying import RetryingEngine
 from redrive.broker.session import Session
 from redrive.clock import Clock, pause, system_clock, utc
 from redrive.errors import InvalidSetting, QueueConflict, RedriveError, UsageError
+from redrive.retry import Policy
 
 Payload: TypeAlias = Message | bytes | str
 """What can be sent: a message, or just its body."""
@@ -60,6 +62,7 @@ class Broker:
         clock: what waiting goes by.
         new_id: names messages that have no id.
         upkeep_every: how often, in seconds, what nobody asks for is looked after: expiry, idle queues.
+        retry: how to make a call again while the store does not answer; None: the first failure is raised.
     """
 
     def __init__(
@@ -69,8 +72,10 @@ class Broker:
         clock: Clock = system_clock,
         new_id: Callable[[], str] = random_id,
         upkeep_every: float = 5.0,
+        retry: Policy | None = None,
     ) -> None:
-        self._engine = engine
+        self._inner = engine
+        self._engine: Engine = engine if retry is None else RetryingEngine(engine, retry, clock)
         self._clock = clock
         self._new_id = new_id
         self._upkeep_every = duration.seconds("upkeep_every", upkeep_every)
@@ -102,8 +107,8 @@ class Broker:
 
     @property
     def engine(self) -> Engine:
-        """Where the queues are, for whoever builds on the port itself."""
-        return self._engine
+        """Where the queues are, for whoever builds on the port itself, and retries itself."""
+        return self._inner
 
     @property
     def clock(self) -> Clock:
