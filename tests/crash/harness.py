@@ -435,8 +435,11 @@ class World:
         self.failures[self.ids[id_]] = queue
         return message
 
-    async def consume(self, process, queue, *, fails=lambda _id: False):
-        """Handle everything in a queue as a worker does: confirm what went well, move the rest to the error queue."""
+    async def consume(self, process, queue, *, fails=lambda _id: False, to=None):
+        """Handle everything in a queue as a worker does: confirm what went well, move the rest to the error queue.
+
+        With ``to`` a message that went well is passed on, with all its headers.
+        """
         while page := await process.engine.lock_next(queue, 100):
             for received in page:
                 self._note(received)
@@ -450,9 +453,12 @@ class World:
                     await process.engine.apply([Send("error", again), Complete(received.lock)])
                 else:
                     words = confirmation_of(received.message, queue, utc(self.clock.time()))
-                    await process.broker.apply(*words, Complete(received.lock))
+                    made = () if to is None else (Send(to, received.message),)
+                    await process.broker.apply(*words, *made, Complete(received.lock))
 
     def _note(self, received):
+        if received.queue not in DESTINATIONS and received.queue not in self.failures.values():
+            return  # it was passed on, and is no copy of ours
         operation, failure, *_ = str(received.headers[RECOVERY_TAG]).split(".")
         if (received.queue, received.sequence) not in self._noted:  # the consumer may die too, and see it again
             self._noted.add((received.queue, received.sequence))

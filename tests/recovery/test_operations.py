@@ -13,7 +13,7 @@ import pytest
 from redrive.broker import Send
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, OperationConflict, OperationNotFound
-from redrive.recovery import Canary, OperationChanged, OperationState, Outcome, Status
+from redrive.recovery import Canary, Filter, OperationChanged, OperationState, Outcome, Status
 from tests.recovery.sites import Crash
 
 
@@ -444,13 +444,40 @@ async def test_the_same_key_gives_the_same_operation(process):
         await process.recovery.recover("queue:billing", key="order-66")
 
 
-@pytest.mark.parametrize(("chosen", "how"), [("failed>2h", {}), ("", {"at": 60}), ("", {"at": timedelta(hours=1)})])
+@pytest.mark.parametrize(
+    ("chosen", "how"),
+    [("age<2h", {}), (Filter(age_max="2h"), {}), ("", {"at": 60}), ("", {"at": timedelta(hours=1)})],
+)
 async def test_the_same_key_is_the_same_request_a_moment_later(process, chosen, how):
     """Behaviour 49: a client that repeats a request with a relative time means the same."""
     await process.fail(2)
     first = await process.recovery.recover(chosen, key="k", **how)
     process.clock.advance(2)
     assert (await process.recovery.recover(chosen, key="k", **how)).number == first.number
+
+
+async def test_an_age_is_counted_from_the_request(process):
+    """Whatever is old enough by the time of the work was not when somebody asked."""
+    await process.fail(2)
+    process.clock.advance(7_200)
+    await process.fail(1)
+    asked = utc(process.clock.time())
+    assert (await process.recovery.dry_run(Filter(age_min="1h"))).matched == 2
+    operation = await process.recovery.recover("age>1h", actor="ann")
+    assert operation.plan.filter == Filter(failed_until=asked - timedelta(hours=1))
+    process.clock.advance(7_200)
+    await process.work()
+    assert (await process.recovery.operation(operation.number)).progress.total == 2
+
+
+async def test_a_text_read_earlier_is_the_same_request_by_its_words(process):
+    """Behaviour 49: who reads a filter once, to show it before it acts, repeats the request with the same key."""
+    await process.fail(2)
+    first = await process.recovery.recover(Filter.parse("age<2h", now=utc(process.clock.time())), key="k")
+    process.clock.advance(2)
+    again = await process.recovery.recover(Filter.parse("age<2h", now=utc(process.clock.time())), key="k")
+    assert (again.number, again.plan) == (first.number, first.plan)
+    assert (await process.recovery.recover("age<2h", key="k")).number == first.number
 
 
 async def test_the_same_key_is_the_same_request_after_its_rate_was_changed(process):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What a person asks for, and how far it has come: plans, operations, their figures. Pure: no I/O, no clock."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from redrive import duration
 from redrive.errors import InvalidSetting
+from redrive.printable import one_line
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import ENDED, SENT, MessageEvent, OperationState, Outcome
 from redrive.recovery.transform import Transform
@@ -240,6 +241,52 @@ class Operation:
     def is_over(self) -> bool:
         """Whether nothing more will be done."""
         return self.state in ENDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """An operation that has messages which another one wants.
+
+    Attributes:
+        operation: its number.
+        state: how far it is.
+        count: how many of the messages it has: on their way, or sent and not heard of yet.
+        actor: who asked for it.
+    """
+
+    operation: int
+    state: OperationState
+    count: int
+    actor: str = ""
+
+
+def in_the_way(holders: Sequence[Holder], *, again: str = "again=True") -> str:
+    """Say which operations have messages that somebody wants, and the way out.
+
+    Args:
+        holders: the operations, at least one.
+        again: what to say to have those sent once more that were sent and not heard of.
+    """
+    told = [f"operation {each.operation} ({_state_and_actor(each)})" for each in holders[:_MOST_NAMED]]
+    if len(holders) > _MOST_NAMED:
+        told.append(f"{len(holders) - _MOST_NAMED:,} more")
+    who = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+    count = sum(each.count for each in holders)
+    what = "this one" if count == 1 else f"these {count:,}"
+    if all(each.state in ENDED for each in holders):
+        heard = "nothing was heard of it yet" if count == 1 else "nothing was heard of them yet"
+        return f"{who} sent {what}, and {heard}; {again} sends {'it' if count == 1 else 'them'} once more"
+    way_out = "wait for it, or cancel it" if len(holders) == 1 else "wait for those under way, or cancel them"
+    if all(each.state is OperationState.PAUSED for each in holders):
+        way_out = "resume it, or cancel it" if len(holders) == 1 else "resume them, or cancel them"
+    return f"{who} {'has' if len(holders) == 1 else 'have'} {what}; {way_out}"
+
+
+_MOST_NAMED: Final = 5
+
+
+def _state_and_actor(holder: Holder) -> str:
+    return holder.state.word + (f", requested by {one_line(holder.actor, 100)}" if holder.actor else "")
 
 
 class Verdict(Enum):

@@ -23,7 +23,7 @@ from redrive.broker.engine import (
     SessionLock,
     Upkeep,
 )
-from redrive.broker.lifecycle import State, dead_letter_queue
+from redrive.broker.lifecycle import LOCKED_STATES, State, dead_letter_queue
 from redrive.broker.message import Lock, Received
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
@@ -114,6 +114,7 @@ class PostgresEngine:
     async def open(self) -> None:
         """Connect, and bring the schema up to date."""
         await self._database.open()
+        self._hints.open()
         try:
             async with self._database.connection() as connection:
                 await migrate(connection, self._database.schema)
@@ -280,6 +281,8 @@ class PostgresEngine:
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of what nobody has asked for yet."""
+        if waited_for := self._hints.queues:
+            await self._alone(lambda store: store.note_use(waited_for))
         done = await self._tidying.tidy(limit)
         if done.queues_deleted:
             self._queues.forget_all()
@@ -434,7 +437,8 @@ def _info(row: Row) -> QueueInfo:
 def _seen(row: Row, queue: str) -> Received:
     state = State(row["state"])
     due_at = row["due"] if state == State.SCHEDULED else None
-    return stored.received(tuple(row)[:7], queue, state, row["delivery_count"], due_at=due_at)
+    until = stored.instant(row["due"]) if state in LOCKED_STATES else None
+    return stored.received(tuple(row)[:7], queue, state, row["delivery_count"], due_at=due_at, locked_until=until)
 
 
 async def _do_theirs(inside: Callable[[Any], Awaitable[object]], connection: Connection) -> None:
