@@ -34,6 +34,7 @@ from redrive.recovery.service import ServiceSettings
 from redrive.recovery.staging import LaneSettings
 from redrive.recovery.states import OperationState, Outcome, Status
 from redrive.recovery.transform import Transform
+from redrive.recovery.transformer import TransformSettings
 from redrive.recovery.vocabulary import Failure
 
 __all__ = [
@@ -73,5 +74,6 @@ __all__ = [
     "Status",
     "StraysDropped",
     "Transform",
+    "TransformSettings",
     "exception_group",
 ]

@@ -26,3 +26,7 @@ class Tools:
     new_id: Callable[[], str]
     chance: Callable[[], float]
     report: Callable[[Event], None]
+
+
+class Stopping(Exception):
+    """The process is about to stop; what is under way goes on later."""
