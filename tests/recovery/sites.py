@@ -28,10 +28,13 @@ from tests.conformance.homes import PostgresHome, SqliteHome
 AT_ONCE = Recoverability(immediate=0, delayed=None, error_queue="error")
 """One try, then the error queue."""
 
+CHANGING = []
+"""The messages that functions are changing, in processes whose time is not ours."""
+
 CHANGES = frozenset(
     {
         *("record", "confirm", "request", "change", "set_rate", "acknowledge", "sweep", "mark", "claim", "judged"),
-        *("settle", "staged", "forwarded", "doubt", "eject", "unstage", "finish"),
+        *("halt", "settle", "staged", "forwarded", "doubt", "eject", "unstage", "finish"),
     }
 )
 TRACE = """Traceback (most recent call last):
@@ -252,9 +255,14 @@ class Process:
     async def work(self, steps=20):
         """Do all work there is, with the clock moving whenever everybody waits."""
         for _ in range(steps):
-            if not await self.site.play(self.recovery.step()):
+            if not await self.site.play(self._patient_step()):
                 return
         raise AssertionError("there is no end of work")
+
+    async def _patient_step(self):
+        """Do what there is to do, as a service does: it waits for what has to wait."""
+        found = await self.recovery.ingest()
+        return bool(await self.recovery._service.work(waits=True)) or found
 
     async def arrived(self, queue="orders"):
         """Take everything out of a queue; return what it was."""
@@ -390,7 +398,7 @@ class Site:
         quiet = 0
         while not task.done():
             await self.clock.sleep_async(0)
-            quiet = 0 if any(process.at_work for process in self.processes) else quiet + 1
+            quiet = 0 if self._is_at_work() else quiet + 1
             if quiet >= 25:
                 self.clock.advance(max(0.0, self.clock.next_alarm_in))
                 quiet = 0
@@ -401,7 +409,10 @@ class Site:
         quiet = 0
         while quiet < count:
             await self.clock.sleep_async(0)
-            quiet = 0 if any(process.at_work for process in self.processes) else quiet + 1
+            quiet = 0 if self._is_at_work() else quiet + 1
+
+    def _is_at_work(self):
+        return bool(CHANGING) or any(process.at_work for process in self.processes)
 
     async def until(self, holds, *, every=0.02):
         """Let everybody work until something holds, with the clock moving whenever everybody waits."""

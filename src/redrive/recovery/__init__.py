@@ -7,6 +7,7 @@ from redrive.recovery.events import (
     MessagesEjected,
     MessageSetAside,
     OperationChanged,
+    OperationHalted,
     RecoveryFault,
     StraysDropped,
 )
@@ -30,7 +31,7 @@ from redrive.recovery.records import (
 )
 from redrive.recovery.recovery import Recovery
 from redrive.recovery.selection import Filter
-from redrive.recovery.service import ServiceSettings
+from redrive.recovery.service import ServiceSettings, Step
 from redrive.recovery.staging import LaneSettings
 from redrive.recovery.states import OperationState, Outcome, Status
 from redrive.recovery.transform import Transform
@@ -60,6 +61,7 @@ __all__ = [
     "Note",
     "Operation",
     "OperationChanged",
+    "OperationHalted",
     "OperationState",
     "Outcome",
     "Part",
@@ -72,6 +74,7 @@ __all__ = [
     "ServiceSettings",
     "SetAside",
     "Status",
+    "Step",
     "StraysDropped",
     "Transform",
     "TransformSettings",

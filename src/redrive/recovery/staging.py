@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
 """A lane's staging queue: what is in it, and whether anything can still come out of it."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from redrive.broker import Broker, Complete, Effect, QueueSettings
+from redrive.broker import Abandon, Broker, Complete, Effect, QueueSettings
 from redrive.broker.message import Received
 from redrive.errors import LockLost, QueueNotFound
 from redrive.recovery.copies import Sorted, putting_away, staging_queue
 
 LONGEST_NAP_S = 1.0
+PAGE_BYTES = 16 * 1_048_576
 _FIRST_PAGE = 100
-_PAGE_BYTES = 16 * 1_048_576
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +80,18 @@ class StagingQueue:
         """Choose how many messages to have in memory at a time, by how large they are."""
         if bodies:
             largest = max(len(body) for body in bodies) or 1
-            self.page = max(1, min(self._settings.page, _PAGE_BYTES // largest))
+            self.page = max(1, min(self._settings.page, PAGE_BYTES // largest))
 
-    async def is_drained(self) -> bool:
-        """Say whether nothing more can come out of it; if that is not sure, wait a little."""
+    async def is_drained(self, wait: Callable[[str, float], Awaitable[object]]) -> bool:
+        """Say whether nothing more can come out of it; if that is not sure, wait a little.
+
+        Args:
+            wait: waits for a message in a queue, for so many seconds at most.
+        """
         if not self._engine.capabilities.counts_exactly:
             left = self._settings.silence - (self._clock.monotonic() - self._quiet_since)
             if left > 0:
-                await self._engine.wait(self.name, min(left, LONGEST_NAP_S))
+                await wait(self.name, min(left, LONGEST_NAP_S))
             return left <= 0
         try:
             info = (await self._engine.inspect(self.name))[0]
@@ -97,7 +101,7 @@ class StagingQueue:
         if not info.ready + info.locked + info.scheduled + info.deferred:
             return True
         if not info.ready:  # a process that died has them, until their locks end
-            await self._engine.wait(self.name, LONGEST_NAP_S)
+            await wait(self.name, LONGEST_NAP_S)
         return False
 
     async def insist(self, effect: Effect) -> None:
@@ -106,6 +110,10 @@ class StagingQueue:
             await self._engine.apply([effect])
         except LockLost:
             return
+
+    async def give_back(self, copies: Sequence[Received]) -> None:
+        """Let copies be locked again, by whoever comes first."""
+        await self._settle([Abandon(copy.lock, uncount=True) for copy in copies if copy.lock is not None])
 
     async def drop(self, copies: Sequence[Received]) -> None:
         """Remove copies that are not to be sent."""

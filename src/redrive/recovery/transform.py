@@ -241,13 +241,13 @@ def _called(name: str, load: Load, message: Message) -> Message:
         found = load(name)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever a module does when it is imported, this message fails
+    except BaseException as error:  # whatever a module does when it is imported, this message fails
         raise TransformFailed(f"{name} cannot be loaded: {_told(error)}") from error
     try:
         returned: object = found(message)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - SystemExit and GeneratorExit too: it has no right to end anybody
+    except BaseException as error:  # SystemExit and GeneratorExit too: it has no right to end anybody
         raise TransformFailed(f"{name} raised {_told(error)}") from error
     if not isinstance(returned, Message):
         raise TransformFailed(f"{name} returned {type(returned).__name__}, not a Message")

@@ -42,7 +42,8 @@ def message_of(head: Mapping[str, Any], body: bytes) -> Message:
         InvalidMessage: it is none.
         TypeError: same.
     """
-    return Message(body, **{name: head.get(name) for name in _FIELDS})
+    told: dict[str, Any] = {name: head.get(name) for name in _FIELDS}
+    return Message(body, **told)
 
 
 def is_named(function: str, allowed: Sequence[str]) -> bool:

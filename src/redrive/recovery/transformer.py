@@ -31,8 +31,7 @@ _LARGEST_HEAD: Final = 16 * 1_048_576
 _START_S: Final = 60.0
 _END_S: Final = 5.0
 _CHILD: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
-    "from redrive.recovery.transform_child import main; main()"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]);from redrive.recovery.transform_child import main; main()"
 )
 
 
@@ -94,12 +93,15 @@ class Transformer:
         settings: which functions may be called, and what they may take.
         clock: measures the time that a message takes: the real one, as that is what passes in another process.
         stopped: when it is set, nobody waits for a function any more.
+
+    Attributes:
+        settings: which functions may be called, and what they may take.
     """
 
     def __init__(
         self, settings: TransformSettings, *, clock: Clock = system_clock, stopped: asyncio.Event | None = None
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._clock = clock
         self._stopped = stopped or asyncio.Event()
         self._child: _Child | None = None
@@ -122,7 +124,7 @@ class Transformer:
             Stopping: it is time to come to an end.
             Unavailable: there can be no process for it now.
         """
-        if (refusal := self._settings.refusal(transform.function)) is not None:
+        if (refusal := self.settings.refusal(transform.function)) is not None:
             raise TransformFailed(f"{transform.function} {refusal}")
         if transform.is_light(message):
             return transform.apply(message)
@@ -156,12 +158,12 @@ class Transformer:
         if transform is not self._told:
             head["transform"] = transform.to_json()
         try:
-            async with self._clock.timeout(self._settings.seconds):
+            async with self._clock.timeout(self.settings.seconds):
                 await child.send(head, message.body)
                 self._told = transform
                 told, body = await child.receive()
         except TimeoutError:
-            raise Abandoned(f"{what} took longer than {self._settings.seconds:g} s, and was ended") from None
+            raise Abandoned(f"{what} took longer than {self.settings.seconds:g} s, and was ended") from None
         except (EOFError, ConnectionError):
             raise Abandoned(f"{what} ended its process: {await child.ending()}") from None
         except _TooMuchError as error:
@@ -174,7 +176,7 @@ class Transformer:
             try:
                 self._child = await _Child.start()
                 async with system_clock.timeout(_START_S):
-                    await self._child.send(asdict(self._settings))
+                    await self._child.send(asdict(self.settings))
                     await self._child.receive()
             except (OSError, EOFError, TimeoutError) as error:
                 problem = f"a process for transforms cannot be started: {type(error).__name__}: {error}"

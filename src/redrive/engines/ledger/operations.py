@@ -8,12 +8,13 @@ from typing import Any
 from redrive.clock import utc
 from redrive.engines.ledger.failures import part_of
 from redrive.engines.ledger.filtering import Condition, condition
+from redrive.engines.ledger.leases import check
 from redrive.engines.ledger.notes import write_audit
 from redrive.engines.ledger.recording import next_change
 from redrive.engines.ledger.script import Row, Script, Sql, listed
 from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
 from redrive.recovery.plan import LARGEST_BATCH, Kind, Operation, Plan, progress
-from redrive.recovery.records import NOBODY, Ask, DryRun, Part
+from redrive.recovery.records import NOBODY, Ask, DryRun, Lease, Part, storable
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import (
     CLAIMS,
@@ -343,6 +344,17 @@ def move(now: float, number: int, to: OperationState, told: str = "") -> Script[
     )
     if to in ENDED:
         yield Sql("DELETE FROM @.leases WHERE name = ?", [f"operation/{number}"])
+
+
+def halt(now: float, lease: Lease, number: int, told: str) -> Script[bool]:
+    """Pause an operation that cannot be worked on, whatever its plan says; False if it is not under way."""
+    yield from check(now, lease)
+    to = OPERATIONS.get(((yield from _state_of(number)), OperationEvent.PAUSE))
+    if to is None:
+        return False
+    yield from move(now, number, to, storable(told))
+    yield from write_audit(now, "", "halt", f"operation:{number}", storable(told), to.word)
+    return True
 
 
 def set_rate(now: float, number: int, rate: float | None, *, actor: str = "") -> Script[Operation]:
