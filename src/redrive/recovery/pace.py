@@ -41,7 +41,8 @@ class Pace:
 
     def wait(self, rate: float, now: float) -> float:
         """Return the seconds until something may be sent; 0: it may now."""
-        due = [self._began + self._many / rate, self._others_until + window(rate)]
+        even = min(self._many / rate, window(rate))  # the last part may have been sent at a higher rate
+        due = [self._began + even, self._others_until + window(rate)]
         left = int(max(1.0, rate)) - 1
         for over, many in reversed(self._sent):
             left -= many

@@ -242,7 +242,8 @@ class _Child:
             else:
                 self.process.kill()
         await self._has_ended()
-        self.taken.close()
+        transport: asyncio.SubprocessTransport = self.process._transport  # type: ignore[attr-defined]
+        transport.close()  # nothing else closes the pipe that it has not emptied
 
     async def _has_ended(self) -> bool:
         """Wait for its end, which is near; not for ever, as something it has started may keep a pipe open."""
