@@ -198,12 +198,15 @@ class Process:
         self.is_dead = True
         self.world.bury(self)
 
-    async def work(self, steps=60):
-        """Do all work there is."""
+    async def work(self, steps=200):
+        """Do all work there is, and wait for what has to wait a moment."""
         for _ in range(steps):
             try:
-                if not await self.recovery.step():
+                step = await self.recovery.step()
+                if not step and (step.next_in is None or step.next_in > LANES.lock_duration):
                     return
+                if not step:
+                    await pause(self.world.clock, step.next_in)
             except LeaseLost:
                 continue  # a neighbour has it now
         raise AssertionError(f"{self}: there is no end of work\n{self.world.story()}")
@@ -404,7 +407,8 @@ class World:
 
     def _add_up(self, operation):
         now = operation.progress
-        if now.total != now.forwarded + now.skipped + now.failed + now.cancelled + now.remaining:
+        sent = now.succeeded + now.failed_again + now.waiting + now.closed + now.superseded + now.done
+        if now.total != sent + now.skipped + now.failed + now.cancelled + now.remaining or sent != now.forwarded:
             self.faults.append(f"figures do not add up: {operation}")
 
     def story(self):

@@ -76,7 +76,8 @@ class Figures:
         now = operation.progress
         told = (operation.number, operation.state.word, now)
         assert now.total == now.forwarded + now.skipped + now.failed + now.cancelled + now.remaining, told
-        assert now.succeeded + now.failed_again + now.waiting <= now.forwarded, told
+        heard = now.succeeded + now.failed_again + now.waiting
+        assert now.forwarded == heard + now.closed + now.superseded + now.done, told
         assert min(now.forwarded, now.skipped, now.failed, now.cancelled, now.remaining) >= 0, told
         assert 0.0 <= now.share <= 1.0, told
         if operation.state in (OperationState.COMPLETED, OperationState.CANCELLED):

@@ -14,7 +14,7 @@ from redrive.recovery.events import (
 from redrive.recovery.fingerprint import Group, exception_group
 from redrive.recovery.ingest import Classifier
 from redrive.recovery.ledger import Ledger
-from redrive.recovery.plan import Canary, Kind, Operation, Plan, Progress
+from redrive.recovery.plan import Canary, Holder, Kind, Operation, Plan, Progress
 from redrive.recovery.reading import Preview
 from redrive.recovery.records import (
     Attempt,
@@ -50,6 +50,7 @@ __all__ = [
     "Filter",
     "Group",
     "GroupInfo",
+    "Holder",
     "Kind",
     "LaneInfo",
     "LaneSettings",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What a person asks for, and how far it has come: plans, operations, their figures. Pure: no I/O, no clock."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
@@ -146,7 +146,10 @@ Counts: TypeAlias = Mapping[Outcome, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an operation is. ``total = forwarded + skipped + failed + cancelled + remaining``, always.
+    """How far an operation is.
+
+    ``total = forwarded + skipped + failed + cancelled + remaining``, and
+    ``forwarded = succeeded + failed_again + waiting + closed + superseded + done``, always.
 
     Attributes:
         total: the messages that matched when it was requested.
@@ -158,6 +161,9 @@ class Progress:
         succeeded: of those forwarded, how many were confirmed.
         failed_again: how many failed again.
         waiting: how many nothing was heard of yet.
+        closed: how many a person resolved or archived before anything was heard of them.
+        superseded: how many a later operation sent once more, as nothing was heard of them.
+        done: how many were archived, restored or resolved by the operation, which sends nothing.
     """
 
     total: int = 0
@@ -169,6 +175,9 @@ class Progress:
     succeeded: int = 0
     failed_again: int = 0
     waiting: int = 0
+    closed: int = 0
+    superseded: int = 0
+    done: int = 0
 
     @property
     def share(self) -> float:
@@ -193,6 +202,9 @@ def progress(matched: int, counts: Counts) -> Progress:
         succeeded=counts.get(Outcome.SUCCEEDED, 0),
         failed_again=counts.get(Outcome.FAILED_AGAIN, 0),
         waiting=counts.get(Outcome.FORWARDED, 0),
+        closed=counts.get(Outcome.CLOSED, 0),
+        superseded=counts.get(Outcome.SUPERSEDED, 0),
+        done=counts.get(Outcome.DONE, 0),
     )
 
 
@@ -242,6 +254,39 @@ class Operation:
         return self.state in ENDED
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """An operation that has messages which another one wants.
+
+    Attributes:
+        operation: its number.
+        state: how far it is; one that is over has sent them, and nothing was heard of them yet.
+        messages: how many of them it has.
+        actor: who asked for it.
+    """
+
+    operation: int
+    state: OperationState
+    messages: int
+    actor: str = ""
+
+
+def held_by(holders: Sequence[Holder]) -> str:
+    """Return how all messages are held by operations, behind the words "operation" and the number of the first."""
+    told: list[str] = []
+    for each in holders:
+        number = f"operation {each.operation} " if told else ""
+        who = f", requested by {each.actor}" if each.actor else ""
+        all_of_them = "all " if len(holders) == 1 and each.messages > 1 else ""
+        told.append(f"{number}({each.state.word}{who}) has {all_of_them}{each.messages:,}")
+    rest = "" if len(holders) == 1 else " of them"
+    if all(each.state in ENDED for each in holders):
+        advice = "sent, and nothing was heard yet: wait, resolve them, or send them once more with again"
+    else:
+        advice = "wait until that is over, or cancel it"
+    return f"{' and '.join(told)}{rest} already; {advice}"
+
+
 class Verdict(Enum):
     """What is to be done after the canaries."""
 
@@ -267,9 +312,3 @@ def judge(canary: Canary, counts: Counts, silent_s: float) -> tuple[Verdict, str
     if silent_s >= canary.patience and not counts.get(Outcome.PENDING, 0):
         return Verdict.STOP, f"nothing was heard of {unheard} of the first messages for {canary.patience:g} s"
     return Verdict.WAIT, ""
-
-
-def chunk(rate: float) -> tuple[int, float]:
-    """Return how many messages go at a time at a rate, and seconds until the next: no second ever sees more."""
-    at_once = max(1, int(rate / 10))
-    return at_once, at_once / rate if rate < 1 else 1 / int(rate / at_once)

@@ -13,7 +13,7 @@ from redrive.engines.ledger.notes import write_audit
 from redrive.engines.ledger.recording import next_change
 from redrive.engines.ledger.script import Row, Script, Sql, listed
 from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
-from redrive.recovery.plan import LARGEST_BATCH, Kind, Operation, Plan, progress
+from redrive.recovery.plan import LARGEST_BATCH, Holder, Kind, Operation, Plan, held_by, progress
 from redrive.recovery.records import NOBODY, Ask, DryRun, Lease, Part, storable
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import (
@@ -151,26 +151,31 @@ def _matched(plan: Plan) -> Script[int]:
     return matched if plan.limit is None else min(plan.limit, matched)
 
 
-def _taken(plan: Plan) -> Script[tuple[int, int | None]]:
-    """Return how many of the messages an operation has that does not let go of them, and which."""
+def _holders(plan: Plan) -> Script[list[Holder]]:
+    """Return the operations that have some of the messages and do not let go of them, the oldest first."""
     found = yield from condition(plan.filter)
     holding = _holding(plan) if Status.RETRY_ISSUED in plan.filter.status else f"({int(Outcome.PENDING)})"
-    rows = yield Sql(
-        "SELECT count(*), min(p.operation) FROM @.parts p JOIN @.failures f ON f.number = p.failure"
-        f" WHERE {_CLAIMED} AND p.outcome IN {holding} AND {found.text}",
+    counted = yield Sql(
+        "SELECT p.operation, count(*) FROM @.parts p JOIN @.failures f ON f.number = p.failure"
+        f" WHERE {_CLAIMED} AND p.outcome IN {holding} AND {found.text} GROUP BY p.operation",
         found.values,
     )
-    return rows[0][0], rows[0][1]
+    many: dict[int, int] = {row[0]: row[1] for row in counted}
+    rows = yield Sql(
+        "SELECT number, state, actor FROM @.operations WHERE number IN @ints ORDER BY number", [sorted(many)]
+    )
+    return [Holder(operation=row[0], state=OperationState(row[1]), messages=many[row[0]], actor=row[2]) for row in rows]
 
 
 def _check_not_all_taken(plan: Plan, matched: int) -> Script[None]:
-    """Refuse an operation that would get nothing, because another has it all."""
-    taken, blocking = yield from _taken(plan)
+    """Refuse an operation that would get nothing, because others have it all."""
+    holders = yield from _holders(plan)
+    taken = sum(each.messages for each in holders)
     is_all = not matched if plan.limit is not None else taken >= matched
-    if is_all and blocking is not None:
-        rows = yield Sql("SELECT actor FROM @.operations WHERE number = ?", [blocking])
-        who = f", requested by {rows[0][0]}" if rows and rows[0][0] else ""
-        raise OperationConflict(blocking, f"has {'it' if taken == 1 else f'all {taken}'} already{who}; wait for it")
+    if is_all and holders:
+        raise OperationConflict(
+            holders[0].operation, held_by(holders), operations=tuple(each.operation for each in holders)
+        )
 
 
 def _unknown_ids(chosen: Filter) -> Script[list[str]]:
@@ -184,13 +189,14 @@ def _unknown_ids(chosen: Filter) -> Script[list[str]]:
 def dry_run(_now: float, plan: Plan) -> Script[DryRun]:
     """Say what an operation would find."""
     matched = yield from _matched(plan)
-    taken, blocking = yield from _taken(plan)
+    holders = yield from _holders(plan)
     by_destination = yield from _by_destination(plan)
     return DryRun(
         matched=matched,
         free=sum(by_destination.values()),
-        taken=taken,
-        blocking=blocking,
+        taken=sum(each.messages for each in holders),
+        blocking=holders[0].operation if holders else None,
+        holders=holders,
         by_destination=by_destination,
         unknown_ids=(yield from _unknown_ids(plan.filter)),
     )
