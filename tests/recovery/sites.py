@@ -179,7 +179,10 @@ class Process:
         if self in self.site.processes:
             self.site.processes.remove(self)
             await self.recovery.__aexit__(None, None, None)
-            await self.broker.close()
+            try:
+                await self.broker.close()
+            except Crash:  # of its upkeep; the connections are ours to close
+                await self._raw.close()
 
     async def die(self):
         """End without a word: leases and locks stay, until their time is over."""

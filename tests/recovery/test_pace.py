@@ -2,7 +2,6 @@
 """How fast a lane sends: the rate is never exceeded, however late a send is, and whoever sends."""
 
 import random
-from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -138,8 +137,7 @@ async def test_no_second_sees_more_than_the_rate_whoever_is_late_dies_or_pauses(
         except Crash:
             step = None
         if process.is_dead or chance.random() < 0.02:
-            with suppress(Crash):
-                await process.close()
+            await process.close()
             process = late.watch(await opened())
         site.clock.advance(0.01 if step or step is None or step.next_in is None else min(step.next_in, 3.0))
     operation = await process.recovery.operation(number)
