@@ -21,7 +21,15 @@ from redrive.broker import Broker, Complete, Message, QueueSettings, Send
 from redrive.clock import pause, utc
 from redrive.engines.ledger.ledger import SqlLedger
 from redrive.errors import EngineUnavailable, InvalidSetting, LeaseLost, LockLost, OperationConflict
-from redrive.recovery import LaneSettings, OperationState, Outcome, Recovery, ServiceSettings, Status
+from redrive.recovery import (
+    LaneSettings,
+    OperationState,
+    Outcome,
+    Recovery,
+    ServiceSettings,
+    Status,
+    TransformSettings,
+)
 from redrive.recovery.copies import STAGING_QUEUE, failure_id
 from redrive.recovery.states import ENDED, SENT
 from redrive.testing import ManualClock
@@ -29,6 +37,10 @@ from redrive.worker.confirming import RECOVERY_ID, RECOVERY_OPERATION, confirmat
 
 DESTINATIONS = ("a", "b")
 LANES = LaneSettings(page=2, lock_duration=10.0)
+TRANSFORMS = TransformSettings(allow="tests.recovery.functions:*", seconds=30.0)
+CHANGING = []
+"""The messages that functions are changing, in processes whose time is not ours."""
+
 MOST_TURNS = 6_000
 """No run comes near it; one that does goes round in circles."""
 
@@ -227,7 +239,7 @@ class World:
         self.queues = Keeping(queues) if is_shared else queues
         self.store = self.queues if store in (None, queues) else Keeping(store) if is_shared else store
         self.is_shared = is_shared
-        self.settings = settings or ServiceSettings(lanes=LANES)
+        self.settings = settings or ServiceSettings(lanes=LANES, transforms=TRANSFORMS)
         self.clock = ManualClock()
         self._ids = count(1)
         self.run = 0
@@ -346,7 +358,7 @@ class World:
                 return True
             if all(task.done() for task in tasks):
                 return True
-            if not loop._ready and not self._at_work and (self.waiting or self.clock.sleepers):
+            if not loop._ready and not self._at_work and not CHANGING and (self.waiting or self.clock.sleepers):
                 return False
 
     def _runnable(self):

@@ -29,3 +29,9 @@ def grow(message):
 
 def cancelled(_message):
     raise asyncio.CancelledError
+
+
+def die_of_three(message):
+    if len(message.body) == 3:
+        os._exit(3)
+    return replace(message, body=message.body.upper())
