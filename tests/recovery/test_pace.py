@@ -158,3 +158,34 @@ async def disturb(process, number, late, chance):
         await process.recovery.resume(number)
     elif fate < 0.10:
         process.dies("engine.apply", when=chance.choice(["before", "after"]))
+
+
+@pytest.mark.between_databases
+@pytest.mark.parametrize("late", [0.0, 1.0, 4.0])
+async def test_who_goes_on_counts_what_a_process_sent_late_before_it_died(site, late):
+    """D14: it cannot know how late that was; so it counts it for as long as its locks may have lasted."""
+    process = await site.open(settings={"lease": 0.5}, lanes={"lock_duration": 5.0})
+    await process.fail(3)
+    await process.recovery.recover("", rate=0.5)
+
+    async def leave_late(*_values):
+        site.clock.advance(late)
+        process.dies("engine.apply", when="after")
+
+    process.at("ledger.reserve", leave_late, when="after")
+    with pytest.raises(Crash):
+        await site.play(process.recovery.step())
+    sent = [site.clock.monotonic()]
+    await process.die()
+    other = await site.open(lanes={"lock_duration": 5.0})
+    note = lambda effect: sent.append(site.clock.monotonic()) if is_for_orders(effect) else None  # noqa: E731
+    other.refuses(note)
+    while len(sent) < 3:
+        step = await other.recovery.step()
+        site.clock.advance(0.0 if step else min(step.next_in, 0.5))
+    assert sent[1] - sent[0] >= 2.0
+    assert sent[2] - sent[1] >= 2.0
+
+
+def is_for_orders(effect):
+    return isinstance(effect, Send) and effect.queue == "orders"
