@@ -16,6 +16,7 @@ RedriveError            - the base of them all
     RedirectRefused     - a redirect that would make a chain, or a second of the same queue
     SchemaMismatch      - a database that another version of Redrive made
     SessionRequired     - a queue with sessions, used without one
+    StorageReplaced     - a database file that was deleted or replaced while it was open
     UnknownPolicy       - a policy name that no file defines
   MessageError          - this message: others are not affected
     InvalidMessage      - a message that cannot be sent as it is
@@ -72,6 +73,7 @@ __all__ = [
     "StorageDamaged",
     "StorageFull",
     "StorageReadOnly",
+    "StorageReplaced",
     "TransformFailed",
     "Unavailable",
     "UnknownPolicy",
@@ -224,14 +226,17 @@ class QueueNotFound(UsageError, LookupError):
 
     Attributes:
         queue: its name.
+        similar: the name of a queue that was perhaps meant.
     """
 
-    def __init__(self, queue: str) -> None:
-        super().__init__(queue)
+    def __init__(self, queue: str, similar: "str | None" = None) -> None:
+        super().__init__(queue, similar)
         self.queue = queue
+        self.similar = similar
 
     def __str__(self) -> str:
-        return f"there is no queue {self.queue!r}; declare it first: await broker.declare({self.queue!r})"
+        meant = f"did you mean {self.similar!r}? Otherwise " if self.similar is not None else ""
+        return f"there is no queue {self.queue!r}; {meant}declare it first: await broker.declare({self.queue!r})"
 
 
 class QueueConflict(UsageError):
@@ -258,14 +263,21 @@ class SchemaMismatch(UsageError):
     Attributes:
         found: the schema's version.
         known: the newest that this Redrive knows.
+        problem: in which way it is another, if not by its version.
     """
 
-    def __init__(self, found: int, known: int) -> None:
-        super().__init__(found, known)
+    def __init__(self, found: int, known: int, problem: str = "") -> None:
+        super().__init__(found, known, problem)
         self.found = found
         self.known = known
+        self.problem = problem
 
     def __str__(self) -> str:
+        if self.problem:
+            return (
+                f"the database has schema {self.found}, and its tables are not those of that schema: {self.problem}; "
+                "it was made by an unreleased version of Redrive, or changed since: use that version, or a new database"
+            )
         return f"the database has schema {self.found}, this Redrive knows up to {self.known}; install a newer Redrive"
 
 
@@ -283,6 +295,27 @@ class SessionRequired(UsageError):
 
     def __str__(self) -> str:
         return f"queue {self.queue!r} has sessions: {self.problem}"
+
+
+class StorageReplaced(UsageError):
+    """A database file was deleted or replaced while it was open; what is done since may be in no file at all.
+
+    Attributes:
+        path: the file.
+        problem: what happened to it.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path = path
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} {self.problem} while it was open, and this was not stored where others find it: stop every "
+            "program that uses the file, put the right one in its place, and start them again; replace a database only "
+            "while nobody has it open"
+        )
 
 
 class FailureNotFound(UsageError, LookupError):

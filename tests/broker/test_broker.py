@@ -26,7 +26,7 @@ DEAD = "orders/$dead"
 
 async def bury(broker, *bodies, queue="orders"):
     for body in bodies:
-        await broker.send(queue, Message(body, id=body.decode(), headers={"kept": True}))
+        await broker.send(queue, Message(body, id=body.decode()[:50], headers={"kept": True}))
     for delivery in await broker.receive(queue, max_messages=1_000):
         await delivery.dead_letter("broken")
 
@@ -54,8 +54,10 @@ async def test_a_wrong_name_is_refused(broker, name):
 
 
 async def test_an_unknown_setting_is_refused(broker):
-    with pytest.raises(TypeError):
-        await broker.declare("new", lock_time=5)
+    with pytest.raises(InvalidSetting, match=r"lock_duraton=5: is no setting of a queue; did you mean lock_duration\?"):
+        await broker.declare("new", lock_duraton=5)
+    with pytest.raises(InvalidSetting, match=r"colour='red': is no setting of a queue; there are lock_duration, "):
+        await broker.update("orders", colour="red")
     with pytest.raises(QueueNotFound):
         await broker.inspect("new")
 
@@ -294,6 +296,80 @@ async def test_a_message_that_dies_again_meanwhile_is_not_resubmitted_again(brok
     assert first == 150
     assert len(await broker.receive(DEAD, max_messages=1_000)) == 150, (
         "and they are free, not locked by the resubmitting"
+    )
+
+
+@pytest.mark.parametrize("bad", [[2], [0, 5], list(range(6))], ids=["one", "the first and the last", "all"])
+async def test_a_dead_letter_that_cannot_be_sent_stays_and_holds_up_nobody(broker, bad):
+    bodies = [b"x" * 2_000 if number in bad else b"%d" % number for number in range(6)]
+    await bury(broker, *bodies)
+    await broker.update("orders", max_message_bytes=1_000)
+    steps = []
+    done = await broker.resubmit("orders", on_progress=steps.append)
+    assert (done, steps[-1:]) == (6 - len(bad), [6 - len(bad)] if len(bad) < 6 else [])
+    assert [stayed.sequence for stayed in done.stayed] == [number + 1 for number in bad]
+    assert all("2,025 bytes is too large" in stayed.reason for stayed in done.stayed)
+    assert (done.locked, done.locked_until) == (0, None)
+    left = await broker.receive(DEAD, max_messages=10)
+    assert [(one.sequence, one.delivery_count) for one in left] == [(number + 1, 1) for number in bad]
+    assert [one.body for one in await broker.receive("orders", max_messages=10)] == [b for b in bodies if len(b) == 1]
+
+
+@pytest.mark.parametrize("lock_duration", [60, 0.001])
+async def test_many_dead_letters_that_cannot_be_sent_hold_up_nobody(broker, clock, lock_duration):
+    await broker.declare("many", lock_duration=lock_duration)
+    await bury(broker, *(b"x" * 20 + b"%d" % number for number in range(250)), b"good", queue="many")
+    await broker.update("many", max_message_bytes=30)
+    clock_moves = lock_next_that_takes_time(broker, clock, 0.01)
+    done = await broker.resubmit("many")
+    clock_moves()
+    assert (done, len(done.stayed)) == (1, 250)
+    assert "<Resubmitted 1, 250 stayed, 0 locked>" in repr(done)
+    assert (await broker.inspect("many/$dead")).ready == 250
+
+
+def lock_next_that_takes_time(broker, clock, seconds):
+    """Let time pass with every receive, so that locks may end in between; return what ends it."""
+    engine = broker.engine
+    original = engine.lock_next
+
+    async def slow(*args, **kwargs):
+        clock.advance(seconds)
+        return await original(*args, **kwargs)
+
+    engine.lock_next = slow
+    return lambda: delattr(engine, "lock_next")
+
+
+async def test_resubmitting_tells_of_dead_letters_that_somebody_has(broker, clock):
+    await bury(broker, b"1", b"2", b"3")
+    (first,) = await broker.receive(DEAD)
+    clock.advance(10)
+    (second,) = await broker.receive(DEAD)
+    done = await broker.resubmit("orders")
+    assert (done, done.stayed, done.locked, done.locked_until) == (1, (), 2, second.locked_until)
+    await first.complete()
+    await second.complete()
+
+
+async def test_resubmitting_that_fails_gives_back_what_it_had(broker):
+    await bury(broker, b"1", b"2")
+
+    def fail(_):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await broker.resubmit("orders", max_messages=1, on_progress=fail)
+    assert (await broker.inspect(DEAD)).ready == 1
+
+
+async def test_a_dead_letter_without_its_session_stays(broker):
+    await broker.declare("steps", requires_session=True)
+    await broker.send_many("steps/$dead", [Message(b"none"), Message(b"one", session_id="A")])
+    done = await broker.resubmit("steps")
+    assert (done, [stayed.reason for stayed in done.stayed]) == (
+        1,
+        ["queue 'steps' has sessions: give the message a session_id"],
     )
 
 

@@ -48,9 +48,9 @@ def read(ok):
 def refused(run):
     """Run a command that must fail; return its reason."""
 
-    def runner(*arguments):
+    def runner(*arguments, status=1):
         ran = run(*arguments)
-        assert ran.exit_code == 1, ran.output
+        assert ran.exit_code == status, ran.output
         assert ran.stdout == ""
         return ran.stderr
 

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: MIT
 """``redrive dead``, run as a person runs it."""
 
+import json
+
 import pytest
+
+from redrive import connect_blocking
 
 
 @pytest.fixture
@@ -35,13 +39,20 @@ def test_show_tells_the_whole_story(ok, read, orders):
     received = ok("receive", orders, "--dead-letter", "NoAddress")
     assert "redrive-failed-stack-trace: 3 lines" in received
     shown = ok("dead", "show", orders, 1)
-    for said in ("id: 42", "reason: NoAddress", "description: by redrive receive", "queue: orders", trace, "order 42"):
+    for said in (
+        "id: 42",
+        "reason: NoAddress",
+        "description: by redrive receive",
+        "queue: orders",
+        "    in ship\n",
+        "order 42",
+    ):
         assert said in shown
     assert read("dead", "show", orders, 1)["headers"] == {"redrive-failed-stack-trace": trace}
 
 
 def test_showing_one_that_is_not_there_is_refused(refused, dead):
-    assert "no dead letter 7" in refused("dead", "show", dead, 7)
+    assert "no dead letter 7" in refused("dead", "show", dead, 7, status=3)
 
 
 def test_list_goes_on_where_it_stopped(run, dead):
@@ -69,8 +80,34 @@ def test_resubmit_sends_again_with_id_and_body(ok, read, dead):
 
 
 def test_resubmit_some_in_json(read, dead):
-    assert read("dead", "resubmit", dead, "--max", 1, "--yes") == {"queue": "orders", "resubmitted": 1}
+    assert read("dead", "resubmit", dead, "--max", 1, "--yes") == {
+        "queue": "orders",
+        "resubmitted": 1,
+        "stayed": [],
+        "locked": 0,
+        "locked_until": None,
+    }
     assert len(read("dead", "list", dead)) == 2
+
+
+def test_resubmit_says_what_stays_and_why(ok, run, dead):
+    ok("send", dead, "x" * 100)
+    ok("receive", dead, "--dead-letter", "TooBig")
+    ok("queues", "update", dead, "--max-message-bytes", 80)
+    ran = run("dead", "resubmit", dead, "--yes")
+    assert (ran.exit_code, ran.stdout) == (8, "resubmitted 3 dead letters to orders\n")
+    assert "1 of 4 stays: a message of " in ran.stderr
+    assert "is too large for queue 'orders'" in ran.stderr
+    again = json.loads(run("dead", "resubmit", dead, "--yes", "--json").stdout)
+    assert [(each["number"], "too large" in each["reason"]) for each in again["stayed"]] == [(4, True)]
+
+
+def test_resubmit_says_that_dead_letters_are_locked(run, dead):
+    with connect_blocking("sqlite:///redrive.db") as broker:
+        broker.receive(f"{dead}/$dead", max_messages=2)
+    ran = run("dead", "resubmit", dead, "--yes")
+    assert (ran.exit_code, ran.stdout) == (0, "resubmitted 1 dead letter to orders\n")
+    assert "2 are locked by somebody until " in ran.stderr
 
 
 def test_resubmit_asks_a_person_first(run, dead, monkeypatch):

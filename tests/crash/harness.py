@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import count
 
-from redrive.broker import Broker, Complete, Message, QueueSettings, Send
+from redrive.broker import Broker, Complete, Message, QueueSettings, Received, Send, State
 from redrive.clock import pause, utc
 from redrive.engines.ledger.ledger import SqlLedger
 from redrive.errors import EngineUnavailable, InvalidSetting, LeaseLost, LockLost, OperationConflict
@@ -30,10 +30,12 @@ from redrive.recovery import (
     Status,
     TransformSettings,
 )
-from redrive.recovery.copies import STAGING_QUEUE, failure_id
+from redrive.recovery.copies import STAGING_QUEUE
+from redrive.recovery.identity import failure_id
 from redrive.recovery.states import ENDED, SENT
+from redrive.recovery.vocabulary import clean, read_failure
 from redrive.testing import ManualClock
-from redrive.worker.confirming import RECOVERY_ID, RECOVERY_OPERATION, confirmation_of
+from redrive.worker.confirming import RECOVERY_TAG, confirmation_of, digest_of
 
 DESTINATIONS = ("a", "b")
 LANES = LaneSettings(page=2, lock_duration=10.0)
@@ -263,6 +265,8 @@ class World:
         self.arrived = Counter()
         self._noted = set()
         self.failures = {}
+        self.ids = {}
+        self.arrived_ids = Counter()
         self.first_operation = 0
         self._holders = {}
         self._at_work = 0
@@ -433,8 +437,7 @@ class World:
         """Return a message as a worker puts it into an error queue."""
         number = next(self._numbers)
         id_ = f"run-{self.run}-{self.new_id()[-6:]}-{number}"
-        self.failures[failure_id(id_, queue)] = queue
-        return Message(
+        message = Message(
             b"x" * size,
             id=id_,
             headers={
@@ -444,14 +447,19 @@ class World:
             },
             **more,
         )
+        self.ids[id_] = record_id(message)
+        self.failures[self.ids[id_]] = queue
+        return message
 
-    async def consume(self, process, queue, *, fails=lambda _id: False):
-        """Handle everything in a queue as a worker does: confirm what went well, move the rest to the error queue."""
+    async def consume(self, process, queue, *, fails=lambda _id: False, to=None):
+        """Handle everything in a queue as a worker does: confirm what went well, move the rest to the error queue.
+
+        With ``to`` a message that went well is passed on, with all its headers.
+        """
         while page := await process.engine.lock_next(queue, 100):
             for received in page:
                 self._note(received)
-                id_ = str(received.headers[RECOVERY_ID])
-                if fails(id_):
+                if fails(self.ids.get(received.id)):
                     told = {
                         "redrive-failed-queue": queue,
                         "redrive-failed-at": utc(self.clock.time() + 0.5).isoformat(),  # later than any first failure
@@ -460,14 +468,18 @@ class World:
                     again = replace(received.message, headers={**received.headers, **told})
                     await process.engine.apply([Send("error", again), Complete(received.lock)])
                 else:
-                    words = confirmation_of(received.message, utc(self.clock.time()))
-                    await process.broker.apply(*words, Complete(received.lock))
+                    words = confirmation_of(received.message, queue, utc(self.clock.time()))
+                    made = () if to is None else (Send(to, received.message),)
+                    await process.broker.apply(*words, *made, Complete(received.lock))
 
     def _note(self, received):
-        id_, operation = str(received.headers[RECOVERY_ID]), int(received.headers[RECOVERY_OPERATION])
+        if received.queue not in DESTINATIONS and received.queue not in self.failures.values():
+            return  # it was passed on, and is no copy of ours
+        operation, failure, *_ = str(received.headers[RECOVERY_TAG]).split(".")
         if (received.queue, received.sequence) not in self._noted:  # the consumer may die too, and see it again
             self._noted.add((received.queue, received.sequence))
-            self.arrived[id_, operation] += 1
+            self.arrived[int(failure), int(operation)] += 1
+            self.arrived_ids[received.id] += 1
 
     async def collect(self, process, *queues):
         """Take everything out of queues, and note it."""
@@ -476,6 +488,12 @@ class World:
                 for received in page:
                     self._note(received)
                 await process.engine.apply([Complete(received.lock) for received in page])
+
+
+def record_id(message):
+    """Return the id that the record of a message in an error queue gets."""
+    failure = read_failure(Received(message, "error", 1, State.READY, utc(0), 1))
+    return failure_id(failure, clean(message), digest_of(message.body))
 
 
 def _tell(loop, context):
@@ -530,7 +548,7 @@ async def check(world, process, *, is_loose=False):
 
 
 async def _check_part(world, recovery, part, told, *, is_loose):
-    copies = world.arrived[part.id, part.operation]
+    copies = world.arrived[part.failure, part.operation]
     about = f"{part}, {copies} copies\n{told}"
     is_flagged = is_loose and "may have been sent" in part.reason
     if part.outcome in SENT:

@@ -113,3 +113,31 @@ async def test_closing_wakes_everybody(world):
     await world.hints.close()
     await world.turns()
     assert waiting.done()
+
+
+async def test_a_queue_is_waited_for_a_moment_longer_than_somebody_waits(world):
+    waiting = await world.waiting()
+    assert world.hints.queues == ["orders"]
+    world.hints.wake(["orders"])
+    await waiting
+    assert world.hints.queues == ["orders"], "who was woken is about to ask"
+    world.clock.advance(6)
+    assert world.hints.queues == []
+
+
+async def test_nobody_waits_for_what_is_closed(world):
+    waiting = await world.waiting()
+    await world.hints.close()
+    await asyncio.wait_for(waiting, 20)
+    again = await world.waiting()
+    assert again.done()
+
+
+async def test_hints_that_were_closed_can_be_waited_for_again(world):
+    await world.waiting()
+    await world.hints.close()
+    world.hints.open()
+    world.finds = [False, True]
+    waiting = await world.waiting()
+    await world.pass_time(1)
+    assert waiting.done()

@@ -19,7 +19,6 @@ from redrive.engines.ledger.ledger import SqlLedger
 from redrive.engines.ledger.script import Sql
 from redrive.errors import RedriveError
 from redrive.recovery import LaneSettings, OperationState, Recovery, ServiceSettings
-from redrive.recovery.copies import failure_id
 from redrive.testing import ManualClock
 from redrive.worker import Recoverability, Worker
 from redrive.worker.confirming import confirmation_of
@@ -248,7 +247,16 @@ class Process:
         made = [self.site.failed_message(queue=queue, **told) for _ in range(number)]
         await self.broker.send_many(source, made)
         await self.recovery.ingest()
-        return [failure_id(each.id, queue) for each in made]
+        return await self.ids_of(*(each.id for each in made))
+
+    async def ids_of(self, *message_ids):
+        """Return the ids of the records of messages, by the ids of these; the last one where there are several."""
+        found = await self.sql(
+            "SELECT message_id, id FROM @.failure_contents WHERE message_id IN @texts ORDER BY number",
+            list(message_ids),
+        )
+        known = {row[0]: row[1] for row in found}
+        return [known[each] for each in message_ids]
 
     async def recovered(self, chosen="", **how):
         """Ask for a recovery and do it; return the operation as it is then."""
@@ -283,7 +291,7 @@ class Process:
     async def succeed(self, *received):
         """Say of messages that they were handled, as a worker does."""
         now = utc(self.clock.time())
-        await self.broker.apply(*(told for each in received for told in confirmation_of(each.message, now)))
+        await self.broker.apply(*(told for each in received for told in confirmation_of(each.message, each.queue, now)))
         await self.recovery.ingest()
 
     async def fail_again(self, *received, source="error", **told):
@@ -391,7 +399,7 @@ class Site:
             "redrive-failed-host": "host-1",
             "redrive-failed-worker": "shop",
         }
-        body = f"order {number}".encode() if body is None else body
+        body = f"order {more.get('id', number)}".encode() if body is None else body  # one id, one body
         more.setdefault("subject", "order.placed")
         more.setdefault("id", f"message-{number}")
         return Message(body, headers={"tenant": "acme", **(headers or {}), **told}, **more)

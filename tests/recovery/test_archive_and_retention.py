@@ -83,7 +83,7 @@ async def test_an_archived_message_that_fails_again_is_unresolved(process):
     await process.recovery.archive("")
     await process.work()
     process.clock.advance(5)
-    await process.broker.send("error", process.site.failed_message(id="message-1"))
+    await process.broker.send("error", process.site.failed_message(id="message-1", body=b"order 1"))
     await process.recovery.ingest()
     found = await process.summary(id_)
     assert (found.status, found.attempts) == (Status.UNRESOLVED, 2)

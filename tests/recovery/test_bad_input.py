@@ -4,9 +4,10 @@
 import pytest
 
 from redrive.broker import Message
+from redrive.clock import utc
 from redrive.errors import RedriveError, UsageError
 from redrive.recovery import Filter, Status, Transform
-from redrive.recovery.copies import CONFIRMATIONS
+from redrive.worker.confirming import CONFIRMATIONS, confirmation_of
 
 pytestmark = pytest.mark.before_databases
 
@@ -17,7 +18,7 @@ ODD_TEXTS = ["a\0b", "\0", "é\U0001f40d", "x" * 5_000, "' OR 1=1 --", "$1 ? @. 
 async def test_odd_texts_in_headers_stop_nothing(process, text):
     """Behaviour 6, 13: wherever they stand, the message is recorded or set aside, and the others are recorded."""
     names = [
-        *("redrive-recovery-id", "redrive-recovery-edit-of", "redrive-recovery-operation", "redrive-failed-at"),
+        *("redrive-recovery-tag", "redrive-recovery-to", "redrive-recovery-staging", "redrive-failed-at"),
         *("redrive-failed-exception-type", "redrive-failed-exception-message", "redrive-failed-stack-trace"),
         *(
             "redrive-failed-reason",
@@ -41,36 +42,51 @@ async def test_odd_texts_in_headers_stop_nothing(process, text):
         assert await process.recovery.count(Filter(ids=[each.id], status="any")) == 1
 
 
+TAG, MARK = "redrive-recovery-tag", "f" * 32
+
+
 @pytest.mark.parametrize(
-    "headers",
+    "changes",
     [
-        {},
-        {"redrive-recovery-id": "a\0b", "redrive-recovery-operation": 1},
-        {"redrive-recovery-id": 5, "redrive-recovery-operation": 1},
-        {"redrive-recovery-id": "f" * 32, "redrive-recovery-operation": "1"},
-        {"redrive-recovery-id": "f" * 32, "redrive-recovery-operation": 2**70},
-        {"redrive-recovery-id": "f" * 32, "redrive-recovery-operation": -1},
-        {"redrive-recovery-id": "f" * 32, "redrive-recovery-operation": True},
-        {"redrive-recovery-id": "f" * 32, "redrive-recovery-operation": 1, "redrive-recovery-handled-at": "x"},
-        {
-            "redrive-recovery-id": "f" * 32,
-            "redrive-recovery-operation": 1,
-            "redrive-recovery-handled-at": "9999-12-31T23:59:59-23:00",
-        },
+        *(
+            {TAG: tag}
+            for tag in (None, 5, True, "", "a\0b", "1.1.c", f"1.1.c.{MARK}", f"-1.1.c.{MARK}", f"1.{2**70}.c.{MARK}")
+        ),
+        *({TAG: tag} for tag in (f"1.1.x.{MARK}", f"٣.1.c.{MARK}", f"1.1.c.{MARK}\n", "1" * 5_000)),
+        {"redrive-recovery-queue": "billing"},
+        {"redrive-recovery-queue": 5},
+        {"redrive-recovery-message": "another"},
+        {"redrive-recovery-message": None},
+        {"redrive-recovery-digest": MARK},
+        {"redrive-recovery-digest": None},
     ],
-    ids=range(9),
+    ids=str,
 )
-async def test_odd_words_of_success_stop_nothing(process, headers):
-    """Behaviour 57: what makes no sense is not kept from others who do."""
-    (id_,) = await process.fail(1)
+async def test_odd_confirmations_confirm_nothing_and_stop_nothing(process, changes):
+    """Behaviour 57, D2b: what was not sealed for this very copy counts for nothing; those that come with it do."""
+    ids = await process.fail(2)
     await process.recovered()
-    known = {**headers, "redrive-recovery-id": id_} if headers.get("redrive-recovery-id") == "f" * 32 else headers
-    await process.broker.send(CONFIRMATIONS, Message(b"", headers=headers))
-    await process.broker.send(CONFIRMATIONS, Message(b"", headers={**known, "redrive-recovery-operation": 4711}))
-    await process.succeed(*await process.arrived())
-    assert (await process.summary(id_)).status is Status.RESOLVED
+    sent = await process.arrived()
+    (word,) = confirmation_of(sent[0].message, "orders", utc(0))
+    await process.broker.send(CONFIRMATIONS, Message(b"", headers={**word.message.headers, **changes}))
+    await process.succeed(sent[1])
+    assert [(await process.summary(id_)).status for id_ in ids] == [Status.RETRY_ISSUED, Status.RESOLVED]
     info = await process.broker.inspect(CONFIRMATIONS)
     assert (info.ready, info.locked) == (0, 0)
+
+
+@pytest.mark.parametrize("at", [None, "x", 5, "9999-12-31T23:59:59-23:00"])
+async def test_a_confirmation_with_an_odd_time_counts(process, at):
+    """Behaviour 57: when it was handled matters less than that it was."""
+    (id_,) = await process.fail(1)
+    await process.recovered()
+    (sent,) = await process.arrived()
+    (word,) = confirmation_of(sent.message, "orders", utc(0))
+    await process.broker.send(
+        CONFIRMATIONS, Message(b"", headers={**word.message.headers, "redrive-recovery-handled-at": at})
+    )
+    await process.recovery.ingest()
+    assert (await process.summary(id_)).status is Status.RESOLVED
 
 
 @pytest.mark.parametrize("text", ["a\0b", "half \ud800"], ids=["NUL", "surrogate"])

@@ -14,7 +14,7 @@ that no number is forgotten, and that no test in the table has gone.
 6       test_a_message_without_a_queue_is_set_aside_and_the_rest_is_read
 7       test_what_was_set_aside_can_be_read_again_while_everything_runs
 8       test_a_store_that_is_full_stops_reading_and_it_goes_on_by_itself
-9       test_a_failure_and_word_of_success_together_end_resolved
+9       test_a_copy_of_a_copy_that_fails_is_recoverable_in_whatever_order_it_is_heard
 10      test_everything_else_about_a_message_comes_back_as_it_was
 11      test_similar_failures_share_a_group
 12      test_a_message_that_fails_otherwise_leaves_its_old_groups

@@ -7,7 +7,8 @@ import pytest
 
 from redrive.broker import Send
 from redrive.errors import LeaseLost, OperationConflict
-from redrive.recovery import Outcome, Status
+from redrive.recovery import OperationState, Outcome, Status
+from redrive.recovery.plan import Holder, in_the_way
 from tests.recovery.sites import Crash
 
 pytestmark = pytest.mark.between_databases
@@ -63,6 +64,58 @@ async def test_what_is_about_to_be_sent_is_not_taken_twice(process):
     await process.work()
     assert refused == [(first.number, True)] * 3
     assert len(await process.arrived()) == 2
+
+
+async def test_whoever_is_refused_learns_who_has_them_and_the_way_out(process):
+    """Behaviour 18: every operation is named, with how far it is; what was sent can be sent once more."""
+    await process.fail(2)
+    await process.recovered(actor="ann")
+    await process.fail(3, queue="billing")
+    await process.recovered()
+    with pytest.raises(OperationConflict) as caught:
+        await process.recovery.recover("status:any")
+    assert str(caught.value) == (
+        "operation 1 (completed, requested by ann) and operation 2 (completed) sent these 5, "
+        "and nothing was heard of them yet; again=True sends them once more"
+    )
+    found = await process.recovery.dry_run("status:any")
+    assert [(each.operation, each.count, each.state.word) for each in found.holders] == [
+        (1, 2, "completed"),
+        (2, 3, "completed"),
+    ]
+    assert (found.taken, found.blocking) == (5, 1)
+
+
+def held(state, number=1, count=1, actor=""):
+    return Holder(operation=number, state=state, count=count, actor=actor)
+
+
+@pytest.mark.parametrize(
+    ("holders", "told"),
+    [
+        ([held(OperationState.RUNNING)], "operation 1 (running) has this one; wait for it, or cancel it"),
+        (
+            [held(OperationState.RUNNING, count=1_995, actor="a\nb")],
+            r"operation 1 (running, requested by a\nb) has these 1,995; wait for it, or cancel it",
+        ),
+        ([held(OperationState.PAUSED)], "operation 1 (paused) has this one; resume it, or cancel it"),
+        (
+            [held(OperationState.COMPLETED)],
+            "operation 1 (completed) sent this one, and nothing was heard of it yet; --again sends it once more",
+        ),
+        (
+            [held(OperationState.COMPLETED), held(OperationState.RUNNING, 2)],
+            "operation 1 (completed) and operation 2 (running) have these 2; wait for those under way, or cancel them",
+        ),
+        (
+            [held(OperationState.COMPLETED, number) for number in range(1, 8)],
+            ", ".join(f"operation {number} (completed)" for number in range(1, 6))
+            + " and 2 more sent these 7, and nothing was heard of them yet; --again sends them once more",
+        ),
+    ],
+)
+def test_a_refusal_names_the_way_out(holders, told):
+    assert in_the_way(holders, again="--again") == told
 
 
 async def test_what_was_sent_and_not_heard_of_is_not_sent_again_unasked(process):

@@ -7,7 +7,7 @@ import pytest
 
 from redrive.broker import Message, Send
 from redrive.errors import EngineUnavailable, QueueNotFound
-from redrive.recovery import Outcome, Status, StraysDropped
+from redrive.recovery import MessageSetAside, Outcome, Status, StraysDropped
 from tests.recovery.sites import Crash
 
 pytestmark = pytest.mark.between_databases
@@ -31,7 +31,7 @@ async def test_only_copies_of_the_recorded_staging_are_forwarded(process):
         await process.broker.purge(STAGING)
         for copy in copies:
             headers = {**copy.headers, "redrive-recovery-staging": "an older attempt"}
-            await process.broker.send(STAGING, Message(b"old", id=copy.id, headers=headers))
+            await process.broker.send(STAGING, Message(copy.body, id=copy.id, headers=headers))
         await process.broker.send_many(STAGING, copies)
 
     process.at("ledger.staged", add_old_copies)
@@ -114,14 +114,16 @@ async def test_the_same_copy_twice_does_not_end_the_batch_early(process):
 
 
 async def test_a_foreign_message_in_the_staging_queue_is_set_aside(process):
-    """Behaviour 32: it is not ours to send or to drop: it is in the dead-letter queue, and counted nowhere."""
+    """Behaviour 32: it is not ours to send or to drop: people find it where everything is that was set aside."""
     await process.fail(3)
     process.at("ledger.staged", lambda *_: process.broker.send(STAGING, Message(b"lost its way", id="foreign")))
     operation = await process.recovered()
     assert (operation.progress.total, operation.progress.forwarded) == (3, 3)
     assert len(await process.arrived()) == 3
-    (dead,) = await process.broker.peek(f"{STAGING}/$dead")
-    assert (dead.id, dead.body, dead.dead_letter.reason) == ("foreign", b"lost its way", "NotStaged")
+    (aside,) = await process.recovery.aside()
+    assert (aside.received.id, aside.received.body) == ("foreign", b"lost its way")
+    assert "nobody had staged it" in aside.reason
+    assert [each.message_id for each in process.events if isinstance(each, MessageSetAside)] == ["foreign"]
     assert [each.strays for each in await process.recovery.lanes()] == [0]
 
 

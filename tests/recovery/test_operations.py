@@ -13,7 +13,7 @@ import pytest
 from redrive.broker import Send
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, OperationConflict, OperationNotFound
-from redrive.recovery import Canary, OperationChanged, OperationState, Outcome, Status, Step
+from redrive.recovery import Canary, Filter, OperationChanged, OperationState, Outcome, Status, Step
 from tests.recovery.sites import Crash
 
 
@@ -217,7 +217,7 @@ async def watched(process, **canary):
     sent = await process.arrived()
     operation = await process.recovery.operation(operation.number)
     assert (operation.state, operation.progress.forwarded, len(sent)) == (OperationState.WATCHING, 3, 3)
-    assert {each.headers["redrive-recovery-id"] for each in sent} == set(ids[:3])
+    assert set(await process.ids_of(*(each.id for each in sent))) == set(ids[:3])
     return operation, sent
 
 
@@ -415,7 +415,9 @@ async def test_what_fails_after_the_request_is_not_part_of_it(process):
     ids = await process.fail(3)
     operation = await process.recovery.recover("")
     await process.fail(2)
-    await process.broker.send("error", process.site.failed_message(id="message-1"))  # this one fails once more
+    await process.broker.send(
+        "error", process.site.failed_message(id="message-1", body=b"order 1")
+    )  # this one fails once more
     await process.recovery.ingest()
     found = await process.recovery.operation(operation.number)
     assert (found.progress.total, found.newcomers) == (3, 3)
@@ -442,13 +444,40 @@ async def test_the_same_key_gives_the_same_operation(process):
         await process.recovery.recover("queue:billing", key="order-66")
 
 
-@pytest.mark.parametrize(("chosen", "how"), [("failed>2h", {}), ("", {"at": 60}), ("", {"at": timedelta(hours=1)})])
+@pytest.mark.parametrize(
+    ("chosen", "how"),
+    [("age<2h", {}), (Filter(age_max="2h"), {}), ("", {"at": 60}), ("", {"at": timedelta(hours=1)})],
+)
 async def test_the_same_key_is_the_same_request_a_moment_later(process, chosen, how):
     """Behaviour 49: a client that repeats a request with a relative time means the same."""
     await process.fail(2)
     first = await process.recovery.recover(chosen, key="k", **how)
     process.clock.advance(2)
     assert (await process.recovery.recover(chosen, key="k", **how)).number == first.number
+
+
+async def test_an_age_is_counted_from_the_request(process):
+    """Whatever is old enough by the time of the work was not when somebody asked."""
+    await process.fail(2)
+    process.clock.advance(7_200)
+    await process.fail(1)
+    asked = utc(process.clock.time())
+    assert (await process.recovery.dry_run(Filter(age_min="1h"))).matched == 2
+    operation = await process.recovery.recover("age>1h", actor="ann")
+    assert operation.plan.filter == Filter(failed_until=asked - timedelta(hours=1))
+    process.clock.advance(7_200)
+    await process.work()
+    assert (await process.recovery.operation(operation.number)).progress.total == 2
+
+
+async def test_a_text_read_earlier_is_the_same_request_by_its_words(process):
+    """Behaviour 49: who reads a filter once, to show it before it acts, repeats the request with the same key."""
+    await process.fail(2)
+    first = await process.recovery.recover(Filter.parse("age<2h", now=utc(process.clock.time())), key="k")
+    process.clock.advance(2)
+    again = await process.recovery.recover(Filter.parse("age<2h", now=utc(process.clock.time())), key="k")
+    assert (again.number, again.plan) == (first.number, first.plan)
+    assert (await process.recovery.recover("age<2h", key="k")).number == first.number
 
 
 async def test_the_same_key_is_the_same_request_after_its_rate_was_changed(process):
@@ -775,7 +804,7 @@ async def test_a_conflict_names_everybody_who_has_some_of_them(process):
     second = await process.recovery.recover(ids[3:])
     await process.work()
     dry = await process.recovery.dry_run("status:any")
-    assert [(each.operation, each.state.word, each.messages, each.actor) for each in dry.holders] == [
+    assert [(each.operation, each.state.word, each.count, each.actor) for each in dry.holders] == [
         (first.number, "completed", 3, "ann"),
         (second.number, "completed", 2, ""),
     ]

@@ -6,9 +6,10 @@ import asyncio
 import pytest
 
 from redrive.broker import Message
+from redrive.clock import utc
 from redrive.recovery import MessageRecovered, Outcome, Status
-from redrive.recovery.copies import CONFIRMATIONS
 from redrive.worker import BlockingContext, Context
+from redrive.worker.confirming import CONFIRMATIONS, confirmation_of
 
 
 async def until_handled(process, seen, number=1):
@@ -165,16 +166,31 @@ async def test_failing_again_by_a_clock_that_is_behind_counts_too(process):
     assert (await process.recovered()).progress.forwarded == 1
 
 
-async def test_a_report_from_before_it_was_sent_does_not_reopen_it(process):
-    """Behaviour 3, 55: a late attempt of the time before counts, and the sending goes on."""
+@pytest.mark.parametrize("ahead", [-86_400, 0, 86_400])
+async def test_a_failure_that_nobody_has_seen_reopens_a_message_whatever_its_time_says(process, ahead):
+    """Suspicion 4: whoever stamped it may have had a wrong clock; and who resolved it could not know of it."""
     (id_,) = await process.fail(1)
-    process.clock.advance(10)
+    await process.recovered()
+    (sent,) = await process.arrived()
+    await process.recovery.resolve([id_])
+    await process.work()
+    await process.fail_again(sent, at=process.clock.time() + ahead)
+    found = await process.recovery.show(id_)
+    assert (found.summary.status, found.summary.attempts) == (Status.UNRESOLVED, 2)
+    assert found.attempts[0].operation == 1
+    assert (await process.recovered()).progress.forwarded == 1
+
+
+async def test_a_failure_without_a_tag_ends_the_waiting(process):
+    """Behaviour 55: another framework may drop the tag; the message that fails again is the one that was sent."""
+    (id_,) = await process.fail(1)
     operation = await process.recovered()
-    await process.broker.send("error", process.site.failed_message(id="message-1", at=process.clock.time() - 5))
+    (sent,) = await process.arrived()
+    await process.broker.send("error", process.site.failed_message(id=sent.id, body=sent.body))
     await process.recovery.ingest()
     found = await process.recovery.show(id_)
-    assert (found.summary.status, found.summary.attempts) == (Status.RETRY_ISSUED, 2)
-    assert (await process.recovery.operation(operation.number)).progress.waiting == 1
+    assert (found.summary.status, found.summary.attempts) == (Status.UNRESOLVED, 2)
+    assert (await process.recovery.operation(operation.number)).progress.failed_again == 1
 
 
 async def test_a_consumer_that_fails_before_we_have_noted_the_sending_is_heard(process):
@@ -232,7 +248,8 @@ async def test_word_of_success_of_nobody_we_know_is_ignored(process):
     (id_,) = await process.fail(1)
     await process.recovered()
     (sent,) = await process.arrived()
-    unknown = {"redrive-recovery-id": "f" * 32, "redrive-recovery-operation": 1}
+    (word,) = confirmation_of(sent.message, "orders", utc(0))
+    unknown = {**word.message.headers, "redrive-recovery-tag": "1.1.c." + "f" * 32}
     await process.broker.send(CONFIRMATIONS, Message(b"", headers=unknown))
     await process.succeed(sent)
     assert (await process.summary(id_)).status is Status.RESOLVED
@@ -240,20 +257,23 @@ async def test_word_of_success_of_nobody_we_know_is_ignored(process):
     assert (await process.broker.inspect(CONFIRMATIONS)).ready == 0
 
 
-async def test_a_failure_and_word_of_success_together_end_resolved(process):
-    """Behaviour 9: they come in one round of reading; the success was later."""
+@pytest.mark.parametrize("is_failure_first", [True, False])
+async def test_a_copy_of_a_copy_that_fails_is_recoverable_in_whatever_order_it_is_heard(process, is_failure_first):
+    """Behaviour 9, D1: one succeeds, another that is just like it, tag and all, fails: that can be recovered."""
     (id_,) = await process.fail(1)
     await process.recovered()
     (sent,) = await process.arrived()
-    process.clock.advance(1)
-    failed = process.site.failed_message(id=sent.id, headers=dict(sent.headers))
-    await process.broker.send("error", failed)
-    process.clock.advance(1)
-    await process.succeed(sent)
-    assert (await process.summary(id_)).status is Status.RESOLVED
-    found = await process.recovery.show(id_)
-    assert found.summary.attempts == 2
-    assert Outcome.FORWARDED not in [each.outcome for each in found.parts]
+    if is_failure_first:
+        await process.fail_again(sent)
+        await process.succeed(sent)
+    else:
+        await process.succeed(sent)
+        await process.fail_again(sent)
+    (found,) = await process.recovery.failed()
+    assert found.id == id_
+    assert Outcome.FORWARDED not in [each.outcome for each in (await process.recovery.show(id_)).parts]
+    assert (await process.recovered()).progress.forwarded == 1
+    assert await process.bodies() == [sent.body]
 
 
 # --- never heard of

@@ -126,7 +126,7 @@ async def test_an_edited_copy_has_an_id_of_its_own_and_they_know_each_other(proc
     original = await process.recovery.show(id_)
     assert copy.id != id_
     assert (copy.edit_of, original.summary.edited_as) == (id_, copy.id)
-    assert original.summary.status is Status.RESOLVED
+    assert original.summary.status is Status.ARCHIVED  # it lives on in its copy, and can be restored
     assert [(each.operation, each.outcome) for each in original.parts] == [(operation.number, Outcome.FAILED_AGAIN)]
 
 
@@ -163,11 +163,12 @@ async def test_plain_edit_plain_edit(process):
     assert [(await process.summary(each)).edited_as for each in chain] == [*chain[1:], None]
     await process.recovered()
     await process.succeed(*await process.arrived())
-    assert await process.recovery.count("status:resolved") == 4
+    assert await process.recovery.count("status:resolved") == 1
+    assert await process.recovery.count("status:archived") == 3
 
 
 @pytest.mark.parametrize(
-    "name", ["redrive-recovery-id", "Redrive-Recovery-Id", "NServiceBus.MessageId", "nservicebus.MESSAGEID"]
+    "name", ["redrive-recovery-tag", "Redrive-Recovery-Tag", "NServiceBus.MessageId", "nservicebus.MESSAGEID"]
 )
 async def test_headers_that_say_who_a_message_is_are_locked(process, name):
     """Behaviour 64: changed, removed or in another case: refused."""
@@ -183,7 +184,7 @@ def change_the_id(message):
 
 
 def change_a_locked_header(message):
-    return replace(message, headers={**message.headers, "REDRIVE-RECOVERY-ID": "another"})
+    return replace(message, headers={**message.headers, "REDRIVE-RECOVERY-TAG": "another"})
 
 
 def raise_nonsense(message):

@@ -12,11 +12,9 @@ pytestmark = pytest.mark.between_databases
 
 STAGING = "redrive.staging/orders"
 OURS = {
-    "redrive-recovery-id",
-    "redrive-recovery-operation",
+    "redrive-recovery-tag",
     "redrive-recovery-staging",
     "redrive-recovery-to",
-    "redrive-recovery-confirm",
 }
 
 
@@ -163,7 +161,7 @@ async def test_a_staged_copy_says_nothing_of_its_failure(process):
     process.at("ledger.staged", look)
     await process.recovered()
     (forwarded,) = await process.arrived()
-    assert set(staged[0].headers) - set(theirs) == OURS - {"redrive-recovery-confirm"}
+    assert set(staged[0].headers) - set(theirs) == OURS
     assert set(forwarded.headers) - set(theirs) == OURS - {"redrive-recovery-staging", "redrive-recovery-to"}
     assert {name: value for name, value in forwarded.headers.items() if name in theirs} == theirs
 

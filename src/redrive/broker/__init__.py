@@ -6,6 +6,7 @@ Peek-lock queues: a received message is locked, not gone. Settle it, or it is de
 
 from redrive.broker.blocking import BlockingBroker, BlockingDelivery, BlockingSession
 from redrive.broker.broker import Broker, Payload
+from redrive.broker.bulk import Resubmitted, Stayed
 from redrive.broker.delivery import Delivery
 from redrive.broker.engine import (
     Abandon,
@@ -48,11 +49,13 @@ __all__ = [
     "QueueInfo",
     "QueueSettings",
     "Received",
+    "Resubmitted",
     "Send",
     "Session",
     "SessionLock",
     "SetSessionState",
     "State",
+    "Stayed",
     "Upkeep",
     "dead_letter_queue",
 ]

@@ -5,16 +5,18 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
 from redrive import duration
 from redrive.broker.broker import Broker, Payload, Settings
+from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery
 from redrive.broker.engine import Capabilities, Effect, Outcome, QueueInfo, SessionLock
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
 from redrive.broker.portal import Portal
 from redrive.broker.session import Session
+from redrive.errors import UsageError
 
 
 class BlockingBroker:
@@ -25,11 +27,7 @@ class BlockingBroker:
         self._portal = Portal()
 
     def __enter__(self) -> Self:
-        try:
-            self._portal.run(self._inner.__aenter__())
-        except BaseException:
-            self._portal.close()
-            raise
+        self.open()
         return self
 
     def __exit__(
@@ -37,10 +35,28 @@ class BlockingBroker:
     ) -> None:
         self.close()
 
+    async def __aenter__(self) -> NoReturn:
+        raise UsageError("it blocks: use it as with connect_blocking(...); in asyncio: async with connect(...)")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Only there so that Python asks ``__aenter__``."""
+
+    def open(self) -> None:
+        """Connect. ``with`` does it for you; this is for programs whose beginning and end are apart, such as Flask."""
+        self._portal.open()
+        try:
+            self._portal.run(self._inner.open())
+        except BaseException:
+            self._portal.close()
+            raise
+
     def close(self) -> None:
-        """Finish what was accepted, and disconnect."""
-        self._portal.run(self._inner.close())
-        self._portal.close()
+        """Finish what was accepted, and disconnect; nothing if it is not open. It may be called by ``atexit``."""
+        if self._portal.is_open:
+            try:
+                self._portal.run(self._inner.close())
+            finally:
+                self._portal.close()
 
     def messages(self, queue: str, *, max_messages: int = 100) -> "Iterator[BlockingDelivery]":
         """Receive messages one after another until none is ready."""
@@ -164,10 +180,11 @@ class BlockingBroker:
 
     def resubmit(
         self, queue: str, *, max_messages: int | None = None, on_progress: Callable[[int], object] | None = None
-    ) -> int:
+    ) -> Resubmitted:
         """Send the dead letters of a queue to it again, each in one transaction with its removal; return how many.
 
-        Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead.
+        Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead. One that
+        its queue does not take stays where it is, and the result says which and why, and how many others have locked.
         """
         return self._portal.run(self._inner.resubmit(queue, max_messages=max_messages, on_progress=on_progress))
 

@@ -3,20 +3,33 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypedDict, Unpack
+from typing import Any, NoReturn, Self, TypeAlias, TypedDict, Unpack
 
 from redrive import duration
+from redrive.broker import bulk
+from redrive.broker.arguments import (
+    check_instant,
+    check_most,
+    check_payloads,
+    check_queue,
+    check_sequence,
+    check_sequences,
+    check_session_id,
+    check_settings,
+    check_states,
+    not_a_payload,
+)
+from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery, named, random_id
 from redrive.broker.engine import (
-    Abandon,
     Cancel,
     Capabilities,
-    Complete,
     Effect,
     Engine,
     Outcome,
@@ -26,16 +39,15 @@ from redrive.broker.engine import (
     check_max_messages,
     check_queue_name,
 )
-from redrive.broker.lifecycle import State, dead_letter_queue
-from redrive.broker.message import Message, Received
+from redrive.broker.lifecycle import State
+from redrive.broker.message import Message, Received, check_encodable
 from redrive.broker.session import Session
 from redrive.clock import Clock, pause, system_clock, utc
-from redrive.errors import InvalidSetting, QueueConflict, RedriveError, UsageError
+from redrive.errors import QueueConflict, RedriveError, UsageError
 
 Payload: TypeAlias = Message | bytes | str
 """What can be sent: a message, or just its body."""
 
-_PAGE = 100
 _logger = logging.getLogger("redrive.broker")
 
 
@@ -70,15 +82,16 @@ class Broker:
         new_id: Callable[[], str] = random_id,
         upkeep_every: float = 5.0,
     ) -> None:
-        self._engine = engine
+        self._port = engine
+        self._opened_by: int | None = None
+        self._is_closed = False
         self._clock = clock
         self._new_id = new_id
         self._upkeep_every = duration.seconds("upkeep_every", upkeep_every)
         self._upkeep: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        await self._engine.open()
-        self._upkeep = asyncio.create_task(self._keep_up(), name="redrive-upkeep")
+        await self.open()
         return self
 
     async def __aexit__(
@@ -86,19 +99,37 @@ class Broker:
     ) -> None:
         await self.close()
 
+    def __enter__(self) -> NoReturn:
+        raise UsageError("use it as: async with connect(...) as broker; without asyncio: with connect_blocking(...)")
+
+    def __exit__(self, *_: object) -> None:
+        """Only there so that Python asks ``__enter__``."""
+
+    async def open(self) -> None:
+        """Connect. ``async with`` does it for you; this is for programs whose beginning and end are apart."""
+        if self._opened_by is not None:
+            self._check_process()
+            raise UsageError("this broker is open already; share it between tasks")
+        await self._port.open()
+        self._opened_by, self._is_closed = os.getpid(), False
+        self._upkeep = asyncio.create_task(self._keep_up(), name="redrive-upkeep")
+
     async def close(self) -> None:
-        """Finish what was accepted, and disconnect."""
+        """Finish what was accepted, and disconnect; in a process that was forked since, do nothing."""
+        if self._opened_by is not None and self._opened_by != os.getpid():
+            return
         if self._upkeep is not None:
             self._upkeep.cancel()
             with suppress(asyncio.CancelledError):
                 await self._upkeep
             self._upkeep = None
-        await self._engine.close()
+        await self._port.close()
+        self._opened_by, self._is_closed = None, True
 
     @property
     def capabilities(self) -> Capabilities:
         """What the engine can do."""
-        return self._engine.capabilities
+        return self._port.capabilities
 
     @property
     def engine(self) -> Engine:
@@ -119,8 +150,11 @@ class Broker:
             QueueConflict: it is there already, and a setting you state is another.
             InvalidSetting: a name or a setting is not what it may be.
         """
+        check_settings(settings)
         wanted = QueueSettings(**settings)  # type: ignore[arg-type]  # it turns timedelta into seconds
         if await self._engine.declare(check_queue_name(queue), wanted):
+            return
+        if not settings:  # to compare nothing, its messages need not be counted
             return
         there, asked = asdict((await self.inspect(queue)).settings), asdict(wanted)
         differences = {name: (there[name], asked[name]) for name in settings if there[name] != asked[name]}
@@ -129,16 +163,17 @@ class Broker:
 
     async def update(self, queue: str, **settings: Unpack[Settings]) -> None:
         """Change some settings of a queue. Messages that are already there keep the expiry they were given."""
+        check_settings(settings)
         current = (await self.inspect(queue)).settings
         await self._engine.update(queue, replace(current, **settings))  # type: ignore[arg-type]  # as in declare
 
     async def delete(self, queue: str) -> None:
         """Delete a queue, its dead-letter queue and all their messages."""
-        await self._engine.delete(queue)
+        await self._engine.delete(check_queue(queue))
 
     async def inspect(self, queue: str) -> QueueInfo:
         """Describe a queue: its settings and how many messages are in which state."""
-        return (await self._engine.inspect(queue))[0]
+        return (await self._engine.inspect(check_queue(queue)))[0]
 
     async def queues(self) -> list[QueueInfo]:
         """Describe all queues, in order of their names."""
@@ -148,11 +183,13 @@ class Broker:
 
     async def send(self, queue: str, message: Payload) -> int | None:
         """Send a message; return its sequence number, or None if it was recognised as a duplicate."""
-        return (await self._engine.apply([Send(queue, as_message(message, self._new_id))]))[0]
+        return (await self._engine.apply([Send(check_queue(queue), as_message(message, self._new_id))]))[0]
 
     async def send_many(self, queue: str, messages: Iterable[Payload]) -> list[int | None]:
         """Send messages, all or none; return their sequence numbers."""
-        return await self._engine.apply([Send(queue, as_message(message, self._new_id)) for message in messages])
+        check_queue(queue)
+        listed = [as_message(message, self._new_id) for message in check_payloads(messages)]
+        return await self._engine.apply([Send(queue, message) for message in listed])
 
     async def schedule(self, queue: str, message: Payload, at: datetime | duration.Duration) -> int | None:
         """Send a message that becomes available at an instant, or after a delay; return its sequence number."""
@@ -180,6 +217,8 @@ class Broker:
                 ``Complete`` only.
         """
         listed = [named(effect, self._new_id) for effect in effects]
+        if inside is not None and not callable(inside):
+            raise UsageError(f"inside= must be a function of the database's connection, not {type(inside).__name__}")
         if inside is None and within is None:
             return await self._engine.apply(listed)
         if within is None:
@@ -202,6 +241,7 @@ class Broker:
             delete: take them out for good at once. What then happens to them is your affair alone.
         """
         engine, limit = self._engine, check_max_messages(max_messages)
+        check_queue(queue)
         found = await self._waited(queue, wait, lambda: engine.lock_next(queue, limit, delete=delete))
         return [Delivery(received, engine) for received in found]
 
@@ -211,13 +251,15 @@ class Broker:
         Raises:
             MessageNotFound: one of them is not there, or is not deferred.
         """
-        return [Delivery(received, self._engine) for received in await self._engine.lock_deferred(queue, sequences)]
+        engine, wanted = self._engine, check_sequences(sequences)
+        return [Delivery(received, engine) for received in await engine.lock_deferred(check_queue(queue), wanted)]
 
     async def accept_session(
         self, queue: str, session_id: str | None = None, *, wait: duration.Duration = 0.0
     ) -> Session | None:
         """Lock a session, or any that has messages; None if there is none to be had within ``wait``."""
-        lock = await self._waited(queue, wait, lambda: self._engine.lock_session(queue, session_id))
+        wanted = check_session_id(session_id)
+        lock = await self._waited(check_queue(queue), wait, lambda: self._engine.lock_session(queue, wanted))
         return None if lock is None else Session(lock, self._engine, self._clock)
 
     async def peek(
@@ -229,7 +271,8 @@ class Broker:
         states: Sequence[State] | None = None,
     ) -> list[Received]:
         """Look at messages without receiving them, in order of their numbers, whatever they are doing."""
-        return await self._engine.peek(queue, check_max_messages(max_messages), start=start, states=states)
+        limit, first, chosen = check_max_messages(max_messages), check_sequence("start", start), check_states(states)
+        return await self._engine.peek(check_queue(queue), limit, start=first, states=chosen)
 
     # --- in bulk
 
@@ -238,54 +281,38 @@ class Broker:
 
         Of a queue with sessions, those of sessions that somebody else has are left alone.
         """
-        has_sessions = (await self.inspect(queue)).settings.requires_session
-        session = await self._engine.lock_session(queue, None) if has_sessions else None
-        purged = 0
-        while session is not None or not has_sessions:
-            taken = await self._engine.lock_next(queue, _PAGE, session=session, delete=True)
-            purged += len(taken)
-            if taken and on_progress is not None:
-                on_progress(purged)
-            if not taken and session is None:
-                break
-            if not taken and session is not None:
-                await self._engine.release_session(session)
-                session = await self._engine.lock_session(queue, None)
-        return purged
+        return await bulk.purge(self._engine, check_queue(queue), on_progress)
 
     async def resubmit(
         self, queue: str, *, max_messages: int | None = None, on_progress: Callable[[int], object] | None = None
-    ) -> int:
+    ) -> Resubmitted:
         """Send the dead letters of a queue to it again, each in one transaction with its removal; return how many.
 
-        Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead.
+        Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead. One that
+        its queue does not take stays where it is, and the result says which and why, and how many others have locked.
         """
-        dead = dead_letter_queue(queue)
-        if dead == queue:
-            raise InvalidSetting("queue", queue, "is a dead-letter queue; name the queue to which they shall go again")
-        last = (
-            await self.inspect(dead)
-        ).last_sequence  # what is sent now gets a higher number, and keeps it if it dies
-        done = 0
-        while max_messages is None or done < max_messages:
-            page = _PAGE if max_messages is None else min(_PAGE, max_messages - done)
-            effects: list[Effect] = []
-            count = 0
-            for one in await self.receive(dead, max_messages=page):
-                if one.sequence <= last:
-                    effects += [Complete(one.lock), Send(queue, one.message, even_if_seen=True)]
-                    count += 1
-                else:
-                    effects.append(Abandon(one.lock, uncount=True))
-            await self._engine.apply(effects)
-            if not count:
-                break
-            done += count
-            if on_progress is not None:
-                on_progress(done)
-        return done
+        most = check_most("max_messages", max_messages)
+        return await bulk.resubmit(self._engine, check_queue(queue), most, on_progress)
 
     # --- inside
+
+    @property
+    def _engine(self) -> Engine:
+        """The engine, if it may be used: not after the end, and not in a process that was forked since."""
+        if self._opened_by is not None:
+            self._check_process()
+        elif self._is_closed:
+            raise UsageError(
+                "this broker is closed; open it again: async with connect(...) as broker, or broker.open()"
+            )
+        return self._port
+
+    def _check_process(self) -> None:
+        if self._opened_by != (here := os.getpid()):
+            raise UsageError(
+                f"this broker was opened by process {self._opened_by}, and this is process {here}, forked from it: "
+                "open a broker in each process, after the fork: async with connect(...) as broker, or broker.open()"
+            )
 
     async def _waited(self, queue: str, wait: duration.Duration, ask: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Ask again and again until there is something, or the time is over."""
@@ -302,9 +329,7 @@ class Broker:
     def _instant(self, at: datetime | duration.Duration) -> datetime:
         if not isinstance(at, datetime):
             return utc(self._clock.time() + duration.seconds("at", at, zero=True))
-        if at.tzinfo is None:
-            raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
-        return at.astimezone(UTC)
+        return check_instant(at)
 
     async def _keep_up(self) -> None:
         while True:
@@ -331,5 +356,8 @@ def as_message(payload: Payload, new_id: Callable[[], str] = random_id) -> Messa
     if isinstance(payload, Message):
         return payload if payload.id is not None else replace(payload, id=new_id())
     if isinstance(payload, str):
+        check_encodable("message", payload)
         return Message(payload.encode(), id=new_id(), content_type="text/plain; charset=utf-8")
+    if not isinstance(payload, bytes):
+        raise not_a_payload(payload)
     return Message(payload, id=new_id())

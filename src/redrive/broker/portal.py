@@ -2,40 +2,109 @@
 """An event loop in a thread, for programs that have none."""
 
 import asyncio
+import os
 from collections.abc import Coroutine
-from concurrent.futures import CancelledError
-from threading import Thread
+from concurrent.futures import CancelledError, Future
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from redrive.errors import UsageError
 
 T = TypeVar("T")
 
+_HOW = "with connect_blocking(...) as broker, or broker.open()"
+_PATIENCE_S = 5.0
+"""How long calls of other threads may take to notice that the broker is closed."""
+
 
 class Portal:
-    """Runs coroutines on an event loop of its own and waits for them; safe to use from any thread."""
+    """Runs coroutines on an event loop of its own and waits for them; safe to use from any thread.
+
+    There is no thread before it is opened, so that a program may open it after a fork.
+    """
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="redrive-portal", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Thread | None = None
+        self._pid = 0
+        self._was_open = False
+        self._lock = Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was opened, in this process, and not closed since."""
+        return self._loop is not None and self._pid == os.getpid()
+
+    def open(self) -> None:
+        """Start the loop and its thread."""
+        if self._loop is not None:
+            is_ours = self._pid == os.getpid()
+            raise UsageError("this broker is open already; share it between threads" if is_ours else self._why_not())
+        loop = asyncio.new_event_loop()
+        self._thread = Thread(target=loop.run_forever, name="redrive-portal", daemon=True)
         self._thread.start()
+        self._loop, self._pid, self._was_open = loop, os.getpid(), True
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and return its result. An interrupt while waiting cancels it."""
-        if self._loop.is_closed():
-            coroutine.close()
-            raise UsageError("this broker is closed; open it again: with connect_blocking(...) as broker")
-        running = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        running = self._started(coroutine)
         try:
-            return running.result()
+            result, interrupt = running.result()
         except CancelledError:
+            if not self.is_open:
+                raise UsageError(self._why_not()) from None
             raise
         except BaseException:
             running.cancel()
             raise
+        if interrupt is not None:
+            raise interrupt
+        return result  # type: ignore[return-value]  # it has one when nothing interrupted it
+
+    def _started(self, coroutine: Coroutine[Any, Any, T]) -> "Future[tuple[T | None, BaseException | None]]":
+        if self.is_open:  # asked before the lock, which a fork may have caught in the hands of another thread
+            with self._lock:  # a loop that is about to stop takes nothing more: nobody would ever hear of it
+                if self._loop is not None:
+                    return asyncio.run_coroutine_threadsafe(_carried(coroutine), self._loop)
+        coroutine.close()
+        raise UsageError(self._why_not())
 
     def close(self) -> None:
-        """End the loop and its thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """End the loop and its thread. In a process that was forked since, they are not there to be ended."""
+        if not self.is_open:
+            return
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            asyncio.run_coroutine_threadsafe(_finish_others(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
+
+    def _why_not(self) -> str:
+        if self._loop is not None:
+            return (
+                f"this broker was opened by process {self._pid}, and this is process {os.getpid()}, forked from it: "
+                f"open a broker in each process, after the fork: {_HOW}"
+            )
+        if self._was_open:
+            return f"this broker is closed; open it again: {_HOW}"
+        return f"this broker is not open; open it first: {_HOW}"
+
+
+async def _carried(coroutine: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
+    """Return a result, or what is to be raised where it is waited for: in a task it would end the event loop."""
+    try:
+        return await coroutine, None
+    except (SystemExit, KeyboardInterrupt) as interrupt:
+        return None, interrupt
+
+
+async def _finish_others() -> None:
+    """Let calls of other threads end, so that none of them waits for ever."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        _, late = await asyncio.wait(others, timeout=_PATIENCE_S)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)

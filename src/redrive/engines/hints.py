@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from redrive.clock import Clock, pause
 from redrive.errors import RedriveError
 
+_A_MOMENT_S = 5.0
+
 
 class Hints:
     """The receivers that wait, by queue.
@@ -30,6 +32,15 @@ class Hints:
         self._every = every
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._left_at: dict[str, float] = {}
+        self._is_closed = False
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that somebody waits for, or has been woken for a moment ago and is about to ask."""
+        since = self._clock.monotonic() - _A_MOMENT_S
+        self._left_at = {queue: at for queue, at in self._left_at.items() if at >= since}
+        return [*{**self._waiting, **self._left_at}]
 
     def wake(self, queues: Iterable[str]) -> None:
         """Wake everybody who waits for one of these queues."""
@@ -38,8 +49,15 @@ class Hints:
                 if not waiting.done():
                     waiting.set_result(None)
 
+    def open(self) -> None:
+        """Let everybody wait again."""
+        self._is_closed = False
+
     async def wait(self, queue: str, seconds: float) -> None:
-        """Wait until something may be ready in a queue, at most that long."""
+        """Wait until something may be ready in a queue, at most that long; not at all once it is closed."""
+        if self._is_closed:
+            await self._clock.sleep_async(0.0)  # who asks now is told that the engine is closed, or will be in a moment
+            return
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(queue, set()).add(waiting)
         if self._looking is None:
@@ -52,17 +70,20 @@ class Hints:
             self._forget(queue, waiting)
 
     async def close(self) -> None:
-        """Wake everybody and stop looking."""
+        """Wake everybody, for good, and stop looking."""
+        self._is_closed = True
         self.wake(list(self._waiting))
         if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+            looking, self._looking = self._looking, None
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
 
     def _forget(self, queue: str, waiting: asyncio.Future[None]) -> None:
         others = self._waiting[queue]
         others.discard(waiting)
         if not others:
             del self._waiting[queue]
+            self._left_at[queue] = self._clock.monotonic()
         if not self._waiting and self._looking is not None:
             self._looking.cancel()
             self._looking = None

@@ -2,6 +2,7 @@
 """Messages as the columns of a database, and columns as messages."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
@@ -21,24 +22,52 @@ _instant = lru_cache(maxsize=256)(partial(datetime.fromtimestamp, tz=UTC))
 
 _OpenReceived, _OpenLock = unsealed(Received), unsealed(Lock)
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+OWN_HEADERS = "redrive-"
+"""How the names of the headers begin that Redrive itself adds to a message."""
+
+OWN_HEADERS_BYTES = 131_072
+"""What these may take together, where they do not fit into a queue's limit: twice what a failure's have at most."""
+
 _TEXTS = ("content_type", "subject", "correlation_id", "reply_to", "to", "session_id")
 
 
 def properties_of(message: Message) -> str | None:
     """Return everything about a message that has no column, as JSON; None if there is nothing."""
-    if message.is_plain:
-        return None
+    return None if message.is_plain else _properties(message, message.headers)
+
+
+def _properties(message: Message, headers: Headers) -> str | None:
     told: dict[str, Any] = {name: value for name in _TEXTS if (value := getattr(message, name)) is not None}
     if message.ttl is not None:
         told["ttl"] = message.ttl
-    if message.headers:
-        told["headers"] = dict(message.headers)
+    if headers:
+        told["headers"] = dict(headers)
     return _as_json(told) if told else None
 
 
 def size_of(message: Message, properties: str | None) -> int:
-    """Return how many bytes of a queue's limit a message takes."""
+    """Return how many bytes a message takes, all of it."""
     return len(message.body) + (len(properties.encode()) if properties else 0)
+
+
+def check_size(message: Message, properties: str | None, queue: str, limit: int) -> None:
+    """See that a message is not larger than its queue takes.
+
+    The limit is for what people send. What Redrive adds on a message's way through failures and recovery does not
+    count, so that whatever a queue has taken can go to an error queue and come back. It has a limit of its own, since
+    anybody can give a header such a name.
+    """
+    size = size_of(message, properties)
+    if size <= limit:
+        return
+    theirs = {name: value for name, value in message.headers.items() if not name.startswith(OWN_HEADERS)}
+    counted = size_of(message, _properties(message, theirs))
+    if counted > limit:
+        raise MessageTooLarge(queue, counted, limit)
+    if size - counted > OWN_HEADERS_BYTES:
+        told = f"those that begin with {OWN_HEADERS!r} may have {OWN_HEADERS_BYTES:,} bytes together"
+        raise InvalidMessage("headers", f"{size - counted:,} bytes", told)
 
 
 def checked_properties(message: Message, queue: str, settings: QueueSettings) -> str | None:
@@ -46,12 +75,16 @@ def checked_properties(message: Message, queue: str, settings: QueueSettings) ->
     if message.id is None:
         raise InvalidMessage("id", None, "must be there: the broker names messages, an engine does not")
     properties = properties_of(message)
-    size = len(message.body) if properties is None else size_of(message, properties)
-    if size > settings.max_message_bytes:
-        raise MessageTooLarge(queue, size, settings.max_message_bytes)
+    if properties is not None or len(message.body) > settings.max_message_bytes:
+        check_size(message, properties, queue, settings.max_message_bytes)
     if settings.requires_session and message.session_id is None:
         raise SessionRequired(queue, "give the message a session_id")
     return properties
+
+
+def fitting(sizes: Sequence[int], limit: int, max_bytes: int) -> int:
+    """Return how many messages to take, of which the next ones have these sizes, so that they fit into some bytes."""
+    return max(1, min(limit, max_bytes // max([*sizes, 1])))
 
 
 def with_headers(properties: str | None, changes: Headers) -> str | None:
@@ -69,6 +102,21 @@ def with_headers(properties: str | None, changes: Headers) -> str | None:
 def storable(number: int) -> int:
     """Return a number that a database can compare: one that 64 bits cannot hold is nobody's."""
     return number if -(2**63) <= number < 2**63 else -1
+
+
+def nearest(number: int) -> int:
+    """Return the nearest number that 64 bits can hold, to begin from."""
+    return max(-(2**63), min(number, 2**63 - 1))
+
+
+def is_name(queue: object) -> bool:
+    """Say whether a queue may have that name. A database cannot even be asked for every text."""
+    return isinstance(queue, str) and queue.isascii() and queue.isprintable()
+
+
+def bounded(limit: int) -> int:
+    """Return how many at most, as a number that every database can count to; less than nothing is nothing."""
+    return max(0, min(limit, 2**31 - 1))
 
 
 def dead_letter_json(reason: str, description: str, source: str) -> str:

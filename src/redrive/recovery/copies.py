@@ -2,41 +2,31 @@
 """The copies of a failed message on its way back: staged, then forwarded. Pure: no I/O, no clock, no randomness.
 
 ============================  =====================================================================================
-``redrive-recovery-id``       the failed message's id, for life: whatever happens to the copy goes to its record
-``redrive-recovery-operation``  the operation that sent it
-``redrive-recovery-confirm``  the queue for word of its success
-``redrive-recovery-edit-of``  of a copy that a person edited: the id of the failed message it was made of
+``redrive-recovery-tag``      which failed message it is, and which operation sent it; see ``redrive.recovery.tags``
 ``redrive-recovery-staging``  while it is staged: the attempt at staging it belongs to
 ``redrive-recovery-to``       while it is staged: where it goes
 ============================  =====================================================================================
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
-from redrive.broker.engine import Complete, DeadLetter, Effect, Send
+from redrive.broker.engine import Complete, Effect, Send
 from redrive.broker.message import Message, Received
 from redrive.recovery.records import Batch, Staged
-from redrive.worker.confirming import RECOVERY_CONFIRM, RECOVERY_ID, RECOVERY_OPERATION
+from redrive.recovery.tags import Tag, read_tag, seal
+from redrive.worker.confirming import RECOVERY_TAG, digest_of
 
-EDIT_OF: Final = "redrive-recovery-edit-of"
 STAGING: Final = "redrive-recovery-staging"
 DESTINATION: Final = "redrive-recovery-to"
 
 STAGING_QUEUE: Final = "redrive.staging/"
 """A lane's staging queue is called so, and its destination."""
 
-CONFIRMATIONS: Final = "redrive.confirmations"
-
-FOREIGN: Final = "NotStaged"
-"""The reason of a dead letter in a staging queue: nobody staged it."""
-
-
-def failure_id(message_id: str, queue: str) -> str:
-    """Return the id of a failed message: the same message that fails in two queues is two failures."""
-    return blake2b(f"{queue}\0{message_id}".encode(errors="backslashreplace"), digest_size=16).hexdigest()
+NOT_STAGED: Final = "it was in the staging queue {queue!r}, and nobody had staged it"
+"""Why a message that recovery did not put into a staging queue is set aside."""
 
 
 def staging_queue(lane: str) -> str:
@@ -50,9 +40,16 @@ def destination_of(staged: Staged, batch: Batch, redirects: Mapping[str, str]) -
 
 
 def staged_copy(
-    staged: Staged, batch: Batch, to: str, load: Callable[[str], Callable[..., Any]] | None = None
+    staged: Staged, batch: Batch, to: str, key: bytes, load: Callable[[str], Callable[..., Any]] | None = None
 ) -> Message:
     """Return the copy for the staging queue.
+
+    Args:
+        staged: the failed message.
+        batch: the batch that it is sent with.
+        to: the queue that it goes to.
+        key: the ledger's key, which seals its tag.
+        load: finds a function by its name.
 
     Raises:
         TransformFailed: the message cannot be changed as it was asked.
@@ -60,18 +57,11 @@ def staged_copy(
     message = staged.message
     if batch.plan.transform is not None:
         message = batch.plan.transform.apply(message, load)
-    headers = {
-        **message.headers,
-        RECOVERY_ID: staged.id,
-        RECOVERY_OPERATION: batch.operation,
-        STAGING: batch.staging_id,
-        DESTINATION: to,
-    }
-    edited = None
-    if batch.plan.is_edit:
-        headers[EDIT_OF] = staged.id
-        edited = edited_id(staged.id, batch.operation)
-    return message.relabelled(headers, edited)  # without a time to live: what expires while staged would count as sent
+    edited = edited_id(staged.id, batch.operation) if batch.plan.is_edit else None
+    # without a time to live: what expires while staged would count as sent
+    copy = message.relabelled({**message.headers, STAGING: batch.staging_id, DESTINATION: to}, edited)
+    tag = seal(Tag(batch.operation, staged.failure, is_edited=batch.plan.is_edit), key, queue=to, message=copy)
+    return copy.relabelled({**copy.headers, RECOVERY_TAG: tag})
 
 
 def edited_id(id_: str, operation: int) -> str:
@@ -81,11 +71,10 @@ def edited_id(id_: str, operation: int) -> str:
 
 def forwarded_copy(message: Message) -> Message:
     """Return the copy for the destination."""
-    headers = dict(message.headers)
-    for name in (STAGING, DESTINATION):
-        headers.pop(name, None)
-    headers[RECOVERY_CONFIRM] = CONFIRMATIONS
-    return message.relabelled(headers)
+    return message.relabelled({name: value for name, value in message.headers.items() if name not in _STAGED_ONLY})
+
+
+_STAGED_ONLY = (STAGING, DESTINATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,33 +92,43 @@ class Sorted:
     foreign: Sequence[Received]
 
 
-def sort(page: Sequence[Received], staging_id: str | None, pending: Mapping[str, int]) -> Sorted:
-    """Say what is to be done with what was found in a staging queue."""
+def sort(page: Sequence[Received], batch: Batch | None, pending: Collection[int], key: bytes) -> Sorted:
+    """Say what is to be done with what was found in a staging queue.
+
+    Args:
+        page: what was found.
+        batch: the batch that is being forwarded; None: none is, and every copy is a stray.
+        pending: the numbers of its messages that are to be forwarded.
+        key: the ledger's key; what it has not sealed is no copy of ours, whatever its headers say.
+    """
     mine: list[tuple[Received, int]] = []
     strays: list[Received] = []
     foreign: list[Received] = []
     seen: set[int] = set()
     for each in page:
-        headers = each.headers
-        number = pending.get(str(headers.get(RECOVERY_ID)))
-        if not isinstance(headers.get(STAGING), str) or not isinstance(headers.get(DESTINATION), str):
+        tag = _tag_of(each, key)
+        if tag is None:
             foreign.append(each)
-        elif headers[STAGING] == staging_id and number is not None and number not in seen:
-            seen.add(number)
-            mine.append((each, number))
+        elif _is_of(batch, each, tag) and tag.failure in pending and tag.failure not in seen:
+            seen.add(tag.failure)
+            mine.append((each, tag.failure))
         else:
             strays.append(each)
     return Sorted(mine, strays, foreign)
+
+
+def _tag_of(staged: Received, key: bytes) -> Tag | None:
+    headers, to = staged.headers, staged.headers.get(DESTINATION)
+    if not isinstance(headers.get(STAGING), str) or not isinstance(to, str):
+        return None
+    return read_tag(headers.get(RECOVERY_TAG), key, queue=to, message_id=staged.id, digest=digest_of(staged.body))
+
+
+def _is_of(batch: Batch | None, staged: Received, tag: Tag) -> bool:
+    return batch is not None and tag.operation == batch.operation and staged.headers[STAGING] == batch.staging_id
 
 
 def forwarding(received: Received) -> list[Effect]:
     """Return the effects that forward a copy; sent first, so that nothing is lost where they are not one."""
     send = Send(str(received.headers[DESTINATION]), forwarded_copy(received.message), even_if_seen=True)
     return [send, *(Complete(lock) for lock in (received.lock,) if lock is not None)]
-
-
-def putting_away(found: Sorted) -> list[Effect]:
-    """Return the effects that drop strays, and set aside what nobody staged."""
-    strays: list[Effect] = [Complete(each.lock) for each in found.strays if each.lock is not None]
-    told = "it is no copy of a failed message; move it to where it belongs"
-    return strays + [DeadLetter(each.lock, FOREIGN, told) for each in found.foreign if each.lock is not None]

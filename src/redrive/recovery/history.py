@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""What a failure adds to the record of a message, whenever and however often it arrives. Pure: no I/O, no clock."""
+"""What a failure adds to the record of a message, whenever and however often it arrives. Pure: no I/O, no clock.
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+Nothing here goes by the time that a failure is stamped with: whoever stamped it may have had a wrong clock. A failure
+that nobody has seen is news; the tag says of which copy, and what has become of that copy's part says what it means.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from redrive.recovery.records import Arrival
-from redrive.recovery.states import MESSAGES, MessageEvent, Status, changed
+from redrive.recovery.states import MESSAGES, PARTS, SPENT, MessageEvent, Outcome, PartEvent, Status, changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +23,8 @@ class Record:
         failed_at: when the last was.
         key: tells the last one from every other.
         keys: tells the earlier ones that are kept from every other.
-        settled_at: what failed before then is known, and changes no status.
-        operation: the operation that has it now.
+        claim: the operation that has it now.
+        outcomes: what has become of it in operations whose copies may have failed.
     """
 
     status: Status = Status.UNRESOLVED
@@ -29,8 +33,12 @@ class Record:
     failed_at: float = float("-inf")
     key: str = ""
     keys: frozenset[str] = frozenset()
-    settled_at: float | None = None
-    operation: int | None = None
+    claim: int | None = None
+    outcomes: Mapping[int, Outcome] = field(default_factory=dict[int, Outcome])
+
+    def knows(self, key: str) -> bool:
+        """Say whether a failure was seen before."""
+        return bool(self.attempts) and (key == self.key or key in self.keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,40 +50,51 @@ class Folded:
         is_new: for each arrival, whether it was a failure nobody had seen.
         last: the arrival that is the last failure now; None: that is still the one it was.
         earlier: arrivals that came late: they failed before the last one.
-        fails_again: whether the operation that has the message learns from it that it failed again.
+        failed_again: the operations that learn from it that their copy failed, each with what it failed with.
+        untagged: a failure without a tag, if there was one. A message just like the copies that are on their way has
+            failed, and nobody can tell which it was: so no copy that was sent before can resolve the message any more.
     """
 
     record: Record
     is_new: tuple[bool, ...]
     last: Arrival | None = None
     earlier: tuple[Arrival, ...] = ()
-    fails_again: bool = False
+    failed_again: Mapping[int, Arrival] = field(default_factory=dict[int, Arrival])
+    untagged: Arrival | None = None
 
 
-def fold(record: Record, arrivals: Iterable[Arrival]) -> Folded:
-    """Add failures of one message to its record, in whatever order they come."""
-    folded = Folded(record=record, is_new=())
-    for arrival in arrivals:
-        folded = _fold_one(folded, arrival)
-    return folded
+def belongs(arrival: Arrival, record: Record) -> bool:
+    """Say whether a failure is one of the copy that its tag names, and not of another message with the same tag.
+
+    A tag counts once. A failure that bears it after its copy has succeeded or failed is that of another message: one
+    that somebody made out of it, and sent to the same queue under the same id with the same body.
+    """
+    if arrival.tag is None or arrival.tag.is_edited:
+        return False
+    if record.knows(arrival.failure.key):
+        return True
+    outcome = record.outcomes.get(arrival.tag.operation)
+    return outcome is not None and outcome not in SPENT
 
 
-def _fold_one(folded: Folded, arrival: Arrival) -> Folded:
-    record, failed_at = folded.record, arrival.failure.failed_at.timestamp()
-    if arrival.failure.key == record.key or arrival.failure.key in record.keys:
+def untagged(arrival: Arrival) -> Arrival:
+    """Return a failure whose tag counts for nothing."""
+    return replace(arrival, tag=None, failure=replace(arrival.failure, operation=None))
+
+
+def add(folded: Folded, arrival: Arrival) -> Folded:
+    """Add one failure to the record of the message that it belongs to."""
+    record, failure = folded.record, arrival.failure
+    if record.knows(failure.key):
         return replace(folded, is_new=(*folded.is_new, False))
-    is_last = failed_at >= record.failed_at
-    reopens = _reopens(record, arrival, failed_at)
-    known = record.keys | {arrival.failure.key if not is_last else record.key} if record.attempts else record.keys
-    grown = replace(
-        record,
-        attempts=record.attempts + 1,
-        first_failed_at=min(record.first_failed_at, failed_at) if record.attempts else failed_at,
-        keys=known,
-        status=changed(MESSAGES, record.status, MessageEvent.FAIL) if reopens else record.status,
-    )
-    if is_last:
-        grown = replace(grown, failed_at=failed_at, key=arrival.failure.key)
+    operation = None if arrival.tag is None or arrival.tag.is_edited else arrival.tag.operation
+    is_current = _is_current(record, arrival)
+    # only a tag tells the order for sure; without one it goes by what the failure says, which is for people to read
+    is_last = (is_current and arrival.tag is not None) or failure.failed_at.timestamp() >= record.failed_at
+    grown = _grown(record, arrival, is_last=is_last)
+    if is_current:
+        grown = replace(grown, status=changed(MESSAGES, record.status, MessageEvent.FAIL))
+    grown = replace(grown, claim=None, outcomes={}) if operation is None else _failed_in(grown, operation)
     earlier = folded.earlier
     if not is_last:
         earlier = (*earlier, arrival)
@@ -86,15 +105,40 @@ def _fold_one(folded: Folded, arrival: Arrival) -> Folded:
         is_new=(*folded.is_new, True),
         last=arrival if is_last else folded.last,
         earlier=earlier,
-        fails_again=folded.fails_again or (reopens and record.status is not Status.UNRESOLVED),
+        failed_again=folded.failed_again if operation is None else {**folded.failed_again, operation: arrival},
+        untagged=arrival if operation is None else folded.untagged,
     )
 
 
-def _reopens(record: Record, arrival: Arrival, failed_at: float) -> bool:
-    """Say whether a failure is news: not one from before the message was sent again, resolved or archived."""
-    if record.settled_at is None or failed_at > record.settled_at:
+def _is_current(record: Record, arrival: Arrival) -> bool:
+    """Say whether a failure is about the message as it stands, and not about a copy that another has taken over from.
+
+    A message that a person has resolved or archived while its copy was on its way is reopened: they could not know.
+    """
+    if arrival.tag is None or arrival.tag.is_edited:
         return True
-    return record.status is Status.RETRY_ISSUED and arrival.failure.operation == record.operation is not None
+    operation = arrival.tag.operation
+    is_open = record.outcomes.get(operation) in (Outcome.PENDING, Outcome.FORWARDED, Outcome.CLOSED)
+    return is_open and record.claim in (None, operation)
+
+
+def _grown(record: Record, arrival: Arrival, *, is_last: bool) -> Record:
+    key, failed_at = arrival.failure.key, arrival.failure.failed_at.timestamp()
+    if not record.attempts:
+        return replace(record, attempts=1, first_failed_at=failed_at, failed_at=failed_at, key=key)
+    grown = replace(
+        record,
+        attempts=record.attempts + 1,
+        first_failed_at=min(record.first_failed_at, failed_at),
+        keys=record.keys | {record.key if is_last else key},
+    )
+    return replace(grown, failed_at=failed_at, key=key) if is_last else grown
+
+
+def _failed_in(record: Record, operation: int) -> Record:
+    """Note that the copy of an operation has failed, which spends its tag and ends its claim."""
+    after = {**record.outcomes, operation: changed(PARTS, record.outcomes[operation], PartEvent.FAIL)}
+    return replace(record, outcomes=after, claim=None if record.claim == operation else record.claim)
 
 
 def trimmed(keys: Sequence[tuple[float, str]], kept: int) -> list[str]:

@@ -1,39 +1,59 @@
 # SPDX-License-Identifier: MIT
-"""From error queues and dead-letter queues into the ledger, and word of successes too.
+"""From error queues and dead-letter queues into the ledger, and confirmations too.
 
 A page of messages is locked, recorded and completed, in this order. Whatever stops it in between delivers the same
-messages again, and recording them again changes nothing.
+messages again, and recording them again changes nothing. A message that was delivered before, and neither completed nor
+given back, may have killed its reader: it is read alone, and set aside if that goes on.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeAlias
 
-from redrive.broker import Abandon, Complete, Effect, Message, Send
+from redrive.broker import Abandon, Complete, Effect, Message, Send, dead_letter_queue
+from redrive.broker.lifecycle import source_queue
 from redrive.broker.message import Received
 from redrive.errors import LockLost, QueueNotFound, RedriveError
-from redrive.recovery.copies import CONFIRMATIONS, EDIT_OF, failure_id
 from redrive.recovery.events import MessageFailed, MessageRecovered, MessageSetAside
 from redrive.recovery.fingerprint import Group, exception_group, group_id
+from redrive.recovery.identity import failure_id, failure_key
+from redrive.recovery.own_queues import PAGE_BYTES
 from redrive.recovery.records import Arrival, Confirmation, Heard, SetAside
+from redrive.recovery.tags import read_tag
 from redrive.recovery.tools import Tools
 from redrive.recovery.vocabulary import Failure, Unreadable, clean, read_failure
 from redrive.telemetry import Event
-from redrive.worker.confirming import RECOVERY_HANDLED_AT, RECOVERY_ID, RECOVERY_OPERATION
+from redrive.worker.confirming import (
+    CONFIRMATIONS,
+    RECOVERY_DIGEST,
+    RECOVERY_HANDLED_AT,
+    RECOVERY_MESSAGE,
+    RECOVERY_QUEUE,
+    RECOVERY_TAG,
+    digest_of,
+)
 
 Classifier: TypeAlias = Callable[[Failure, Message], str | None]
 """Says what a failure has in common with others, in a few words; None: nothing."""
 
 _PAGE = 100
-_ID = re.compile(r"[0-9a-f]{32}")
+_MOST_DEATHS = 4
+"""How many readers a message may cost before it is set aside."""
+
+_DEADLY = "whoever read it stopped in the middle, {times} times; look at it before you import it again"
 
 
 _exception_group = lru_cache(maxsize=1_000)(exception_group)
 """Failures come in swarms that look alike, and taking a trace apart is most of the work."""
+
+
+def with_dead_letters(sources: Sequence[str]) -> tuple[str, ...]:
+    """Return queues to read, each error queue with its dead letters: what dies there would be out of sight."""
+    return tuple(dict.fromkeys(queue for source in sources for queue in (source, dead_letter_queue(source))))
 
 
 class Ingester:
@@ -43,19 +63,35 @@ class Ingester:
         tools: where the queues are, and where failures are recorded.
         classifiers: further ways to group failures, by name.
         events_queue: a queue that is told of every failure and recovery, for integrations; None: nobody is.
+        error_queues: the queues that failed messages are moved to; what dies there failed elsewhere.
     """
 
-    def __init__(self, tools: Tools, *, classifiers: Mapping[str, Classifier], events_queue: str | None) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        *,
+        classifiers: Mapping[str, Classifier],
+        events_queue: str | None,
+        error_queues: Sequence[str] = (),
+    ) -> None:
         self._broker = tools.broker
         self._engine = tools.broker.engine
         self._ledger = tools.ledger
         self._report = tools.report
         self._classifiers = classifiers
         self._events_queue = events_queue
+        self._error_queues = frozenset(error_queues)
 
     async def take(self, queue: str) -> int:
         """Read one page of failures from a queue; return how many messages there were."""
-        page = await self._engine.lock_next(queue, _PAGE)
+        is_deadly = queue != source_queue(queue) and source_queue(queue) in self._error_queues
+        page = await self._engine.lock_next(queue, 1 if is_deadly else _PAGE, max_bytes=PAGE_BYTES)
+        suspects = [each for each in page if each.delivery_count > 1]
+        if suspects and len(page) > 1:
+            await self._give_back(suspects)
+            page = [each for each in page if each.delivery_count == 1]
+            if not page:
+                page = await self._engine.lock_next(queue, 1, max_bytes=PAGE_BYTES)
         if page:
             try:
                 events = await self.record(page)
@@ -72,63 +108,90 @@ class Ingester:
             page: the messages.
             queue: the queue they failed in, from a person who knows.
         """
+        key = await self._ledger.key()
         arrivals: list[Arrival] = []
         asides: list[SetAside] = []
         for received in page:
             try:
-                arrivals.append(self._arrival(received, queue))
+                arrivals.append(self._arrival(received, queue, key))
             except Unreadable as error:
                 asides.append(SetAside(received=received, reason=error.reason))
         if asides:
             await self._ledger.set_aside(asides)
-        is_new = await self._ledger.record(arrivals) if arrivals else []
+        recorded = await self._ledger.record(arrivals) if arrivals else []
         strange: list[Event] = [MessageSetAside(each.received.queue, each.received.id, each.reason) for each in asides]
-        failed = [_failed(arrival) for arrival in arrivals]
-        for event in (*(event for event, new in zip(failed, is_new, strict=True) if new), *strange):
+        failed = [_failed(arrival, each.id) for arrival, each in zip(arrivals, recorded, strict=True)]
+        news = [event for event, each in zip(failed, recorded, strict=True) if each.is_new]
+        for event in (*news, *strange):
             self._report(event)
         return [*failed, *strange]  # also those that are known: the process that recorded them may have told nobody
 
-    def _arrival(self, received: Received, queue: str | None) -> Arrival:
-        failure = read_failure(received, queue=queue)
-        message = clean(received.message)
-        edit_of, recovered = _id(received.headers.get(EDIT_OF)), _id(failure.recovery_id)
-        if edit_of is not None:
-            recovered = None  # an edited copy that fails is a failure of its own
+    def _arrival(self, received: Received, queue: str | None, sealed_with: bytes) -> Arrival:
+        if received.delivery_count > _MOST_DEATHS:
+            raise Unreadable(_DEADLY.format(times=received.delivery_count - 1))
+        failure = read_failure(self._undead(received), queue=queue)
+        message, digest = clean(received.message), digest_of(received.body)
+        told = received.headers.get(RECOVERY_TAG)
+        tag = read_tag(told, sealed_with, queue=failure.queue, message_id=received.id, digest=digest)
+        is_exact = self._engine.capabilities.is_transactional
+        key = failure_key(received, failure, tag, is_exact=is_exact)
         return Arrival(
-            id=recovered or failure_id(failure.message_id, failure.queue),
-            failure=failure,
+            id=failure_id(failure, message, digest),
+            failure=replace(failure, key=key, operation=None if tag is None else tag.operation),
             message=message,
             source=received.queue,
             groups=self._groups(failure, message),
-            edit_of=edit_of,
+            tag=tag,
         )
+
+    def _undead(self, received: Received) -> Received:
+        """Return a dead letter of an error queue as it was in that: it says itself where it failed."""
+        home = source_queue(received.queue)
+        if home == received.queue or home not in self._error_queues:
+            return received
+        return replace(received, queue=home, dead_letter=None)
 
     def _groups(self, failure: Failure, message: Message) -> list[Group]:
         groups = [_exception_group(failure.exception_type, failure.stack_trace, failure.reason)]
         for name, classify in self._classifiers.items():
             try:
                 title = classify(failure, message)
-            except Exception as error:  # noqa: BLE001 - it is the program's own, and must not cost the failure
+            except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - the program's own; it costs no failure
                 title = f"{name} failed: {type(error).__name__}"
             if title is not None:
                 groups.append(Group(group_id(name, str(title)), name, str(title)))
         return groups
 
     async def take_confirmations(self) -> int:
-        """Read one page of word of successes; return how many there were."""
-        try:
-            page = await self._engine.lock_next(CONFIRMATIONS, _PAGE)
-        except QueueNotFound:
-            return 0
+        """Read one page of confirmations; return how many there were."""
+        taken = 0
+        for queue in (CONFIRMATIONS, dead_letter_queue(CONFIRMATIONS)):
+            with suppress(QueueNotFound):
+                taken += await self._take_confirmations(queue)
+        return taken
+
+    async def _take_confirmations(self, queue: str) -> int:
+        page = await self._engine.lock_next(queue, _PAGE, max_bytes=PAGE_BYTES)
         if page:
-            told = [each for each in map(_confirmation, page) if each is not None]
-            heard = await self._ledger.confirm(told)
-            events = [(MessageRecovered(each.id, each.operation), news) for each, news in zip(told, heard, strict=True)]
-            for event, news in events:
-                if news is Heard.NEW:
-                    self._report(event)
-            await self._complete(page, [event for event, news in events if news is not Heard.UNKNOWN])
+            try:
+                events = await self._confirm(page)
+            except RedriveError:
+                await self._give_back(page)
+                raise
+            await self._complete(page, events)
         return len(page)
+
+    async def _confirm(self, page: Sequence[Received]) -> list[Event]:
+        key = await self._ledger.key()
+        told = [each for each in (_confirmation(received, key) for received in page) if each is not None]
+        heard = await self._ledger.confirm(told)
+        events = [
+            (MessageRecovered(each.id, each.operation), each) for each in heard if each.heard is not Heard.UNKNOWN
+        ]
+        for event, each in events:
+            if each.heard is Heard.NEW:
+                self._report(event)
+        return [event for event, _ in events]
 
     async def _complete(self, page: Sequence[Received], events: Sequence[Event]) -> None:
         """Complete what was recorded, and tell integrations of it in the same transaction."""
@@ -145,25 +208,26 @@ class Ingester:
             await self._engine.apply([Abandon(each.lock, uncount=True) for each in page if each.lock is not None])
 
 
-def _failed(arrival: Arrival) -> MessageFailed:
+def _failed(arrival: Arrival, id_: str) -> MessageFailed:
     failure = arrival.failure
     return MessageFailed(
-        arrival.id, failure.message_id, failure.queue, failure.exception_type, arrival.groups[0].id, failure.operation
+        id_, failure.message_id, failure.queue, failure.exception_type, arrival.groups[0].id, failure.operation
     )
 
 
-def _confirmation(received: Received) -> Confirmation | None:
+def _confirmation(received: Received, key: bytes) -> Confirmation | None:
     headers = received.headers
-    id_, operation, at = headers.get(RECOVERY_ID), headers.get(RECOVERY_OPERATION), headers.get(RECOVERY_HANDLED_AT)
-    is_number = isinstance(operation, int) and not isinstance(operation, bool) and 0 < operation < 2**63
-    if (known := _id(id_)) is None or not is_number:
+    queue, message_id, digest = (headers.get(name) for name in (RECOVERY_QUEUE, RECOVERY_MESSAGE, RECOVERY_DIGEST))
+    if not isinstance(queue, str) or not isinstance(message_id, str) or not isinstance(digest, str):
         return None
-    return Confirmation(id=known, operation=int(operation or 0), at=_instant(at) or received.enqueued_at)
-
-
-def _id(value: object) -> str | None:
-    """Return a failed message's id, if it is one: what others write into our headers is none."""
-    return value if isinstance(value, str) and _ID.fullmatch(value) else None
+    tag = read_tag(headers.get(RECOVERY_TAG), key, queue=queue, message_id=message_id, digest=digest)
+    if tag is None:
+        return None
+    return Confirmation(
+        failure=tag.failure,
+        operation=tag.operation,
+        at=_instant(headers.get(RECOVERY_HANDLED_AT)) or received.enqueued_at,
+    )
 
 
 def _instant(text: object) -> datetime | None:

@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 from redrive.broker import Abandon
 from redrive.broker.message import Received
 from redrive.errors import EngineUnavailable, LockLost, RedriveError, Unavailable
-from redrive.recovery.copies import Sorted, forwarding, putting_away, sort
-from redrive.recovery.events import MessagesEjected, OperationChanged, StraysDropped
+from redrive.recovery.copies import NOT_STAGED, Sorted, forwarding, sort
+from redrive.recovery.events import MessagesEjected, MessageSetAside, OperationChanged, StraysDropped
 from redrive.recovery.halting import halt
 from redrive.recovery.pace import Pace, at_once
-from redrive.recovery.records import Batch, Lease
+from redrive.recovery.records import Batch, Lease, SetAside
 from redrive.recovery.stager import NotWanted, Stager
-from redrive.recovery.staging import LONGEST_NAP_S, LaneSettings, StagingQueue
+from redrive.recovery.staging import LONGEST_NAP_S, LaneSettings, StagingQueue, removals
 from redrive.recovery.states import AT_WORK, ENDED, BatchState, OperationState
 from redrive.recovery.tools import NotYet, Stopping, Tools
 from redrive.recovery.transformer import Transformer, TransformSettings
-from redrive.worker.confirming import RECOVERY_ID
 
 _SENT_BEFORE = "sent before the process stopped"
 _VANISHED = "its copy has vanished from the staging queue; whether it was sent is not known"
@@ -40,9 +39,9 @@ class _Done:
     gone: Sequence[tuple[Received, int]] = ()
 
     @property
-    def ids(self) -> list[str]:
-        """The ids of their failed messages."""
-        return [str(received.headers[RECOVERY_ID]) for received, _ in (*self.sent, *self.gone)]
+    def numbers(self) -> set[int]:
+        """The numbers of their failed messages."""
+        return {number for _, number in (*self.sent, *self.gone)}
 
 
 class LaneRunner:
@@ -83,6 +82,7 @@ class LaneRunner:
         self._refusals: dict[int, int] = {}
         self._pace = Pace()
         self._listening_to = 0
+        self._key = b""
 
     async def run(self, lease: Lease, *, waits: bool) -> None:
         """Work until nothing is left to do in this lane.
@@ -96,6 +96,7 @@ class LaneRunner:
             Stopping: it is time to come to an end.
         """
         self._lease, self._waits, self.has_worked = lease, waits, False
+        self._key = await self._ledger.key()
         await self._staging.open()
         while (batch := await self._ledger.next_batch(self._lease, self._lane)) is not None:
             self._check_stopping()
@@ -145,7 +146,13 @@ class LaneRunner:
         batch = replace(batch, staging_id=self._new_id())
         async with Transformer(self._transforms, stopped=self._stopped) as transformer:
             stager = Stager(
-                self._lease, batch, self._tools, settings=self._settings, staging=self._staging, transformer=transformer
+                self._lease,
+                batch,
+                self._tools,
+                settings=self._settings,
+                staging=self._staging,
+                transformer=transformer,
+                key=self._key,
             )
             try:
                 copied, refused = await stager.run(self._stopped)
@@ -157,12 +164,12 @@ class LaneRunner:
 
     # --- forwarding
 
-    async def _forward(self, batch: Batch, staged: dict[str, int] | None = None) -> None:
+    async def _forward(self, batch: Batch, staged: set[int] | None = None) -> None:
         """Move a batch to its destination.
 
         Args:
             batch: the batch.
-            staged: what we have staged ourselves just now; None: somebody has, and has got we do not know how far.
+            staged: the numbers of what this process has staged just now; None: it goes on with another's work.
         """
         is_fresh = staged is not None
         pending = await self._ledger.pending(batch) if staged is None else staged
@@ -175,19 +182,18 @@ class LaneRunner:
             page = await self._staging.lock(self._page_size(batch))
             batch = await self._ledger.latest(self._lease, batch)  # after it: so what was locked was ours to lock
             page = await self._admitted(batch, page)
-            found = sort(page, batch.staging_id, pending)
+            found = sort(page, batch, pending, self._key)
             may_send = batch.operation_state in AT_WORK
             done = await (self._send(batch, found) if may_send else self._take_back(batch, found))
-            for id_ in done.ids:
-                pending.pop(id_, None)
+            pending -= done.numbers
             if (is_fresh and not pending) or (not page and await self._staging.is_drained(self._wait_for)):
                 break
             await self._note_sent(batch, done.sent)
         await self._conclude(batch, pending, done, is_fresh=is_fresh)
 
-    async def _conclude(self, batch: Batch, pending: Mapping[str, int], last: "_Done", *, is_fresh: bool) -> None:
+    async def _conclude(self, batch: Batch, pending: set[int], last: "_Done", *, is_fresh: bool) -> None:
         """Account for what is not in the staging queue any more, and be done with the batch."""
-        numbers = list(pending.values())
+        numbers = sorted(pending)
         if numbers and (is_fresh or self._staging.was_deleted):
             await self._eject(batch, dict.fromkeys(numbers, _VANISHED))
         elif numbers:
@@ -205,7 +211,7 @@ class LaneRunner:
     # --- the rate
 
     def _page_size(self, batch: Batch) -> int:
-        page = self._staging.page
+        page = self._settings.page
         return page if batch.plan.rate is None else min(page, at_once(batch.plan.rate))
 
     async def _respect_others(self, batch: Batch) -> None:
@@ -268,9 +274,10 @@ class LaneRunner:
     async def _send_found(self, batch: Batch, found: Sorted) -> "_Done":
         if not self._engine.capabilities.is_transactional:  # a page of which one is refused would be sent in part
             return await self._send_one_by_one(batch, found)
+        await self._set_aside(found.foreign)
         try:
             sends = [effect for received, _ in found.mine for effect in forwarding(received)]
-            await self._engine.apply([*sends, *putting_away(found)])
+            await self._engine.apply([*sends, *removals([*found.strays, *found.foreign])])
         except EngineUnavailable:
             raise
         except RedriveError:
@@ -315,7 +322,7 @@ class LaneRunner:
         await self._doubt(batch, gone)
         await self._eject(batch, ejected)
         await self._staging.drop([received for received, _ in gone])
-        await self._staging.put_away(found)
+        await self._put_away(found)
         await self._count_strays(found)
         return _Done(sent, gone)
 
@@ -340,7 +347,7 @@ class LaneRunner:
         if numbers:
             await self._ledger.unstage(self._lease, batch, numbers)
         await self._staging.drop([received for received, _ in found.mine])
-        await self._staging.put_away(found)
+        await self._put_away(found)
         await self._count_strays(found)
         return _Done(gone=found.mine)
 
@@ -354,16 +361,30 @@ class LaneRunner:
     async def _clear(self) -> None:
         """Leave nothing in the staging queue: what is there now belongs to no batch."""
         while True:
-            page = await self._staging.lock(self._staging.page)
-            found = sort(page, None, {})
+            page = await self._staging.lock(self._settings.page)
+            found = sort(page, None, (), self._key)
             await self._count_strays(found)  # shows the lease before anything is dropped
-            await self._staging.put_away(found)
+            await self._put_away(found)
             is_known = self._engine.capabilities.counts_exactly
             if not page and (not is_known or await self._staging.is_drained(self._wait_for)):
                 return
             if await self._ledger.next_batch(self._lease, self._lane) is not None:
                 return
             self._check_stopping()
+
+    async def _put_away(self, found: Sorted) -> None:
+        """Drop strays, and set aside what nobody staged."""
+        await self._set_aside(found.foreign)
+        await self._staging.drop([*found.strays, *found.foreign])
+
+    async def _set_aside(self, foreign: Sequence[Received]) -> None:
+        """Keep what recovery did not put into its staging queue, where people find it."""
+        if not foreign:
+            return
+        reason = NOT_STAGED.format(queue=self._staging.name)
+        await self._ledger.set_aside([SetAside(received=each, reason=reason) for each in foreign])
+        for each in foreign:
+            self._report(MessageSetAside(each.queue, each.id, reason))
 
     async def _count_strays(self, found: Sorted) -> None:
         if found.strays or found.foreign:

@@ -18,15 +18,16 @@ from redrive.recovery.records import (
     AuditEntry,
     Batch,
     Confirmation,
+    Confirmed,
     DryRun,
     FailedDetail,
     FailedMessage,
     GroupInfo,
-    Heard,
     LaneInfo,
     Lease,
     Note,
     Part,
+    Recorded,
     ServiceInfo,
     SetAside,
     Staged,
@@ -39,11 +40,18 @@ from redrive.recovery.states import OperationEvent, OperationState, Outcome
 class FailureStore(Protocol):
     """Failed messages and what is known about them."""
 
-    async def record(self, arrivals: Sequence[Arrival]) -> list[bool]:
-        """Record failures; say of each whether it was new. The same failure twice is one attempt."""
+    async def key(self) -> bytes:
+        """Return the key that seals the tags of recovered copies; it is made once, and never changes."""
         ...
 
-    async def confirm(self, confirmations: Sequence[Confirmation]) -> list[Heard]:
+    async def record(self, arrivals: Sequence[Arrival]) -> list[Recorded]:
+        """Record failures; say of each to which message it belongs, and whether it was new.
+
+        The same failure twice is one attempt.
+        """
+        ...
+
+    async def confirm(self, confirmations: Sequence[Confirmation]) -> list[Confirmed]:
         """Note that recovered messages were handled; say of each what that was worth."""
         ...
 
@@ -261,7 +269,7 @@ class WorkStore(Protocol):
 
     async def staged(
         self, lease: Lease, batch: Batch, copied: Mapping[str, int], refused: Mapping[int, str]
-    ) -> dict[str, int]:
+    ) -> set[int]:
         """Let a batch go forward.
 
         Args:
@@ -271,12 +279,12 @@ class WorkStore(Protocol):
             refused: the numbers of those that could have none, and why.
 
         Returns:
-            The messages that are on their way: their ids and numbers.
+            The numbers of the messages that are on their way.
         """
         ...
 
-    async def pending(self, batch: Batch) -> dict[str, int]:
-        """Return the messages of a batch that are not done: their ids and numbers."""
+    async def pending(self, batch: Batch) -> set[int]:
+        """Return the numbers of the messages of a batch that are not done."""
         ...
 
     async def latest(self, lease: Lease, batch: Batch) -> Batch:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from redrive import duration
 from redrive.errors import InvalidSetting
+from redrive.printable import one_line
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import ENDED, SENT, MessageEvent, OperationState, Outcome
 from redrive.recovery.transform import Transform
@@ -260,31 +261,44 @@ class Holder:
 
     Attributes:
         operation: its number.
-        state: how far it is; one that is over has sent them, and nothing was heard of them yet.
-        messages: how many of them it has.
+        state: how far it is.
+        count: how many of the messages it has: on their way, or sent and not heard of yet.
         actor: who asked for it.
     """
 
     operation: int
     state: OperationState
-    messages: int
+    count: int
     actor: str = ""
 
 
-def held_by(holders: Sequence[Holder]) -> str:
-    """Return how all messages are held by operations, behind the words "operation" and the number of the first."""
-    told: list[str] = []
-    for each in holders:
-        number = f"operation {each.operation} " if told else ""
-        who = f", requested by {each.actor}" if each.actor else ""
-        all_of_them = "all " if len(holders) == 1 and each.messages > 1 else ""
-        told.append(f"{number}({each.state.word}{who}) has {all_of_them}{each.messages:,}")
-    rest = "" if len(holders) == 1 else " of them"
+def in_the_way(holders: Sequence[Holder], *, again: str = "again=True") -> str:
+    """Say which operations have messages that somebody wants, and the way out.
+
+    Args:
+        holders: the operations, at least one.
+        again: what to say to have those sent once more that were sent and not heard of.
+    """
+    told = [f"operation {each.operation} ({_state_and_actor(each)})" for each in holders[:_MOST_NAMED]]
+    if len(holders) > _MOST_NAMED:
+        told.append(f"{len(holders) - _MOST_NAMED:,} more")
+    who = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+    count = sum(each.count for each in holders)
+    what = "this one" if count == 1 else f"these {count:,}"
     if all(each.state in ENDED for each in holders):
-        advice = "sent, and nothing was heard yet: wait, resolve them, or send them once more with again"
-    else:
-        advice = "wait until that is over, or cancel it"
-    return f"{' and '.join(told)}{rest} already; {advice}"
+        heard = "nothing was heard of it yet" if count == 1 else "nothing was heard of them yet"
+        return f"{who} sent {what}, and {heard}; {again} sends {'it' if count == 1 else 'them'} once more"
+    way_out = "wait for it, or cancel it" if len(holders) == 1 else "wait for those under way, or cancel them"
+    if all(each.state is OperationState.PAUSED for each in holders):
+        way_out = "resume it, or cancel it" if len(holders) == 1 else "resume them, or cancel them"
+    return f"{who} {'has' if len(holders) == 1 else 'have'} {what}; {way_out}"
+
+
+_MOST_NAMED: Final = 5
+
+
+def _state_and_actor(holder: Holder) -> str:
+    return holder.state.word + (f", requested by {one_line(holder.actor, 100)}" if holder.actor else "")
 
 
 class Verdict(Enum):

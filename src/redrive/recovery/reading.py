@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 from redrive import duration
 from redrive.broker import Broker
 from redrive.clock import pause, utc
-from redrive.errors import FailureNotFound, TransformFailed
+from redrive.errors import FailureNotFound, InvalidSetting, TransformFailed
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.plan import Canary, Kind, Operation, Plan
 from redrive.recovery.records import (
@@ -103,8 +103,8 @@ class Reader:
 
     async def export(self, chosen: Chosen = "") -> AsyncIterator[FailedDetail]:
         """Return everything about failed messages, one by one."""
-        after = 0
-        while page := await self.failed(chosen, after=after, limit=PAGE):
+        after, wanted = 0, self._filter(chosen)  # ages count from now, not from each page
+        while page := await self.failed(wanted, after=after, limit=PAGE):
             for each in page:
                 detail = await self._ledger.show(each.id)
                 if detail is not None:
@@ -167,7 +167,7 @@ class Reader:
         """Say what ``recover``, or another kind of operation, would find, and do nothing."""
         plan, malformed = await self._plan(chosen, how)
         if kind is not Kind.RECOVER:
-            plan = Plan(kind=kind, filter=plan.filter)
+            plan = Plan(kind=kind, filter=plan.filter, limit=plan.limit)
         found = await self._ledger.dry_run(plan)
         return found if not malformed else _with_unknown(found, malformed)
 
@@ -263,10 +263,11 @@ class Reader:
 
     def _filter_and_malformed(self, chosen: Chosen) -> tuple[Filter, tuple[str, ...]]:
         """Return a filter, and what was given as an id and can be none. No ids are nobody, not everybody."""
+        now = utc(self._broker.clock.time())
         if isinstance(chosen, Filter):
-            return chosen, ()
+            return chosen.at(now), ()
         if isinstance(chosen, str):
-            return Filter.parse(chosen, now=utc(self._broker.clock.time())), ()
+            return Filter.parse(chosen, now=now), ()
         ids = [each for each in chosen if isinstance(each, str) and _ID.fullmatch(each)]
         malformed = tuple(str(each) for each in chosen if each not in ids)
         return Filter(status=frozenset(Status), ids=tuple(ids) or (NOBODY,)), malformed
@@ -278,6 +279,8 @@ class Reader:
             wanted = replace(wanted, status=frozenset({Status.UNRESOLVED, Status.RETRY_ISSUED}))
         if canary is not None and not isinstance(canary, Canary):
             canary = Canary(count=canary)
+        if isinstance(at, datetime) and at.tzinfo is None:
+            raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
         if at is not None and not isinstance(at, datetime):
             at = utc(await self._ledger.now() + duration.seconds("at", at, zero=True))
         self._transforms.check(how.get("transform"))

@@ -13,6 +13,7 @@ from redrive.errors import InvalidSetting
 from redrive.recovery.fingerprint import Group
 from redrive.recovery.plan import Holder, Plan
 from redrive.recovery.states import BatchState, OperationState, Outcome, Status
+from redrive.recovery.tags import Tag
 from redrive.recovery.vocabulary import Failure
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL takes no NUL, no encoding takes half of a surrogate pair
@@ -55,7 +56,8 @@ class FailedMessage:
         failed_at: when the last was.
         operation: the operation that has it, or had it last.
         edit_of: the failed message that this is an edited copy of.
-        edited_as: the edited copy's failed message, or its message id while it has not failed.
+        edited_as: the edited copy's failed message, or its message id while it has not failed; a message that was
+            replaced by its edited copy is archived, and can be restored.
         source: the queue it was found in.
     """
 
@@ -171,12 +173,12 @@ class Arrival:
     """A failure that was read, to be recorded.
 
     Attributes:
-        id: the failed message's id.
+        id: the failed message's id, unless the tag says that it is another's copy.
         failure: what is told about it.
         message: the message, without that.
         source: the queue it was found in.
         groups: what it belongs to, the exception's group first.
-        edit_of: the id of the failed message that this is an edited copy of.
+        tag: what its tag says, if it was found to be true.
     """
 
     id: str
@@ -184,31 +186,59 @@ class Arrival:
     message: Message
     source: str
     groups: Sequence[Group]
-    edit_of: str | None = None
+    tag: Tag | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What became of an arrival.
+
+    Attributes:
+        id: the failed message that it belongs to.
+        is_new: whether it is a failure that nobody had seen.
+    """
+
+    id: str
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """Word that a recovered message was handled.
+    """What a recovered copy says that was handled.
 
     Attributes:
-        id: the failed message's id.
+        failure: the failed message's number.
         operation: the operation that sent it.
         at: when it was handled.
     """
 
-    id: str
+    failure: int
     operation: int
     at: datetime
 
 
 class Heard(Enum):
-    """What word of a success was worth."""
+    """What a confirmation was worth."""
 
     NEW = "new"
     KNOWN = "known"
     UNKNOWN = "unknown"
-    """No operation has sent such a message, or it is known to have failed again."""
+    """No operation has sent such a message, or its copy is known to have failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """What became of a confirmation.
+
+    Attributes:
+        id: the failed message's id; empty if there is none.
+        operation: the operation that sent it.
+        heard: what the confirmation was worth.
+    """
+
+    id: str
+    operation: int
+    heard: Heard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,7 +404,7 @@ class DryRun:
         free: those of them that it would get.
         taken: those that an operation has already.
         blocking: the oldest of the operations that have them.
-        holders: all operations that have them, the oldest first.
+        holders: all of the operations that have them, the oldest first.
         by_destination: how many would go where.
         unknown_ids: ids that no failed message has.
     """

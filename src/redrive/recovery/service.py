@@ -17,12 +17,13 @@ from typing import Any, Final
 from redrive.broker import Message, QueueSettings, Send
 from redrive.clock import pause
 from redrive.errors import LeaseLost, QueueNotFound, RedriveError, Unavailable
-from redrive.recovery.copies import CONFIRMATIONS, staging_queue
+from redrive.recovery.copies import staging_queue
 from redrive.recovery.events import OperationChanged, RecoveryFault
 from redrive.recovery.halting import halt
 from redrive.recovery.ingest import Ingester
 from redrive.recovery.lane import LaneRunner
 from redrive.recovery.leases import Leases
+from redrive.recovery.own_queues import declare_own
 from redrive.recovery.plan import Verdict, judge
 from redrive.recovery.records import Lease
 from redrive.recovery.staging import LaneSettings
@@ -30,6 +31,7 @@ from redrive.recovery.states import ENDED, OperationEvent, OperationState, Outco
 from redrive.recovery.tools import NotYet, Stopping, Tools
 from redrive.recovery.transformer import TransformSettings
 from redrive.retry.backoff import exponential, jittered
+from redrive.worker.confirming import CONFIRMATIONS
 
 WAKE: Final = "redrive.recovery"
 """A message to this queue wakes every process that waits for work. It is a hint; nothing depends on it."""
@@ -106,8 +108,11 @@ class Service:
         """Declare the queues that recovery itself uses."""
         self._is_stopping = False
         self._stopped.clear()
-        for queue in (CONFIRMATIONS, WAKE, *queues):  # what a process has in hand when it dies is soon another's
-            await self._broker.engine.declare(queue, QueueSettings(lock_duration=self._settings.lanes.lock_duration))
+        lock_s = self._settings.lanes.lock_duration  # what a process has in hand when it dies is soon another's
+        for queue in (CONFIRMATIONS, WAKE):
+            await declare_own(self._broker.engine, queue, lock_s)
+        for queue in queues:
+            await self._broker.engine.declare(queue, QueueSettings(lock_duration=lock_s))
 
     # --- at one's own pace
 
@@ -279,7 +284,7 @@ class Service:
             if lane.name not in busy and lane.batch is None and lane.session is None:
                 with suppress(QueueNotFound):
                     info = (await self._broker.engine.inspect(staging_queue(lane.name)))[0]
-                    found += [lane.name] if info.ready + info.locked else []
+                    found += [lane.name] if info.ready + info.locked + info.dead else []
         return found
 
     async def _guarded(self, name: str, job: Callable[[], Awaitable[bool]]) -> None:

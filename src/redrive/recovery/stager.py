@@ -9,8 +9,9 @@ from redrive.broker import Send
 from redrive.broker.message import Message
 from redrive.errors import EngineUnavailable, RedriveError, TransformFailed
 from redrive.recovery.copies import destination_of, staged_copy
+from redrive.recovery.own_queues import PAGE_BYTES
 from redrive.recovery.records import Batch, Lease, Staged
-from redrive.recovery.staging import LONGEST_NAP_S, PAGE_BYTES, LaneSettings, StagingQueue
+from redrive.recovery.staging import LONGEST_NAP_S, LaneSettings, StagingQueue
 from redrive.recovery.states import AT_WORK
 from redrive.recovery.tools import Hopeless, Stopping, Tools
 from redrive.recovery.transformer import Abandoned, Transformer
@@ -30,6 +31,7 @@ class Stager:
         settings: how lanes work.
         staging: the lane's staging queue.
         transformer: changes messages.
+        key: the ledger's key, which seals the tags of copies.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Stager:
         settings: LaneSettings,
         staging: StagingQueue,
         transformer: Transformer,
+        key: bytes,
     ) -> None:
         self._lease = lease
         self._batch = batch
@@ -51,6 +54,7 @@ class Stager:
         self._settings = settings
         self._staging = staging
         self._transformer = transformer
+        self._key = key
         self._abandoned = 0
         self._looked_at = self._clock.monotonic()
 
@@ -94,7 +98,7 @@ class Stager:
                 refused[each.failure] = str(error)
                 continue
             to = destination_of(each, self._batch, redirects)
-            copies[each.failure] = staged_copy(replace(each, message=message), self._as_they_are, to)
+            copies[each.failure] = staged_copy(replace(each, message=message), self._as_they_are, to, self._key)
             room -= len(message.body)
             if room < 0:  # what is changed may grow
                 refused |= await self._put(copies)
@@ -126,7 +130,6 @@ class Stager:
         """Send copies to the staging queue; return what was refused, and why."""
         if not copies:
             return {}
-        self._staging.fit_page([copy.body for copy in copies.values()])
         try:
             await self._engine.apply([Send(self._staging.name, copy) for copy in copies.values()])
         except EngineUnavailable:

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""A lane's staging queue: what is in it, and whether anything can still come out of it."""
+"""A lane's staging queue: what is in it, and whether anything can still come out of it.
+
+Its dead letters are part of it. A copy whose reader died so often that the queue gave it up is a copy like any other:
+it is read, and forwarded, taken back or dropped. So nothing can wait there unseen.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from redrive.broker import Abandon, Broker, Complete, Effect, QueueSettings
+from redrive.broker import Abandon, Broker, Complete, Effect, dead_letter_queue
 from redrive.broker.message import Received
 from redrive.errors import LockLost, QueueNotFound
-from redrive.recovery.copies import Sorted, putting_away, staging_queue
+from redrive.recovery.copies import staging_queue
+from redrive.recovery.own_queues import PAGE_BYTES, declare_own
 
 LONGEST_NAP_S = 1.0
-PAGE_BYTES = 16 * 1_048_576
-_FIRST_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,36 +54,27 @@ class StagingQueue:
         self._clock = broker.clock
         self._settings = settings
         self._quiet_since = 0.0
-        self.page = min(settings.page, _FIRST_PAGE)
 
     async def open(self) -> None:
         """Make sure that it is there."""
-        wanted = QueueSettings(
-            lock_duration=self._settings.lock_duration, max_delivery_count=2_000, max_message_bytes=100 * 1_048_576
-        )
-        self.was_deleted = await self._engine.declare(self.name, wanted)
+        self.was_deleted = await declare_own(self._engine, self.name, self._settings.lock_duration)
 
     def listen(self) -> None:
         """Begin to wait for copies, or for silence."""
         self._quiet_since = self._clock.monotonic()
 
     async def lock(self, limit: int) -> Sequence[Received]:
-        """Lock the next copies."""
-        try:
-            page = await self._engine.lock_next(self.name, limit)
-        except QueueNotFound:
-            await self.open()
-            return ()
-        if page:
-            self._quiet_since = self._clock.monotonic()
-            self.fit_page([each.body for each in page])
-        return page
-
-    def fit_page(self, bodies: Sequence[bytes]) -> None:
-        """Choose how many messages to have in memory at a time, by how large they are."""
-        if bodies:
-            largest = max(len(body) for body in bodies) or 1
-            self.page = max(1, min(self._settings.page, PAGE_BYTES // largest))
+        """Lock the next copies, as many as fit into memory."""
+        for queue in (self.name, dead_letter_queue(self.name)):
+            try:
+                page = await self._engine.lock_next(queue, limit, max_bytes=PAGE_BYTES)
+            except QueueNotFound:
+                await self.open()
+                return ()
+            if page:
+                self._quiet_since = self._clock.monotonic()
+                return page
+        return ()
 
     async def is_drained(self, wait: Callable[[str, float], Awaitable[object]]) -> bool:
         """Say whether nothing more can come out of it; if that is not sure, wait a little.
@@ -98,7 +92,7 @@ class StagingQueue:
         except QueueNotFound:
             await self.open()
             return True
-        if not info.ready + info.locked + info.scheduled + info.deferred:
+        if not info.ready + info.locked + info.scheduled + info.deferred + info.dead:
             return True
         if not info.ready:  # a process that died has them, until their locks end
             await wait(self.name, LONGEST_NAP_S)
@@ -117,11 +111,7 @@ class StagingQueue:
 
     async def drop(self, copies: Sequence[Received]) -> None:
         """Remove copies that are not to be sent."""
-        await self._settle([Complete(copy.lock) for copy in copies if copy.lock is not None])
-
-    async def put_away(self, found: Sorted) -> None:
-        """Drop strays, and set aside what nobody staged."""
-        await self._settle(putting_away(found))
+        await self._settle(removals(copies))
 
     async def _settle(self, effects: Sequence[Effect]) -> None:
         """Settle copies together, or one by one if a lock was lost."""
@@ -132,3 +122,8 @@ class StagingQueue:
         except LockLost:
             for effect in effects:
                 await self.insist(effect)
+
+
+def removals(copies: Sequence[Received]) -> list[Effect]:
+    """Return the effects that remove copies from the staging queue."""
+    return [Complete(copy.lock) for copy in copies if copy.lock is not None]

@@ -86,6 +86,7 @@ class MessageEvent(Enum):
     STAGE = "is staged"
     REVERT = "is not sent after all"
     CONFIRM = "succeeds"
+    REPLACE = "is replaced by its edited copy"
     RESOLVE = "is resolved by a person"
     ARCHIVE = "is archived"
     RESTORE = "is restored"
@@ -135,12 +136,14 @@ _M, _ME = Status, MessageEvent
 MESSAGES: Final[dict[tuple[Status, MessageEvent], Status]] = {
     (_M.UNRESOLVED, _ME.FAIL): _M.UNRESOLVED,
     (_M.UNRESOLVED, _ME.STAGE): _M.RETRY_ISSUED,
-    (_M.UNRESOLVED, _ME.CONFIRM): _M.RESOLVED,  # word of its success came after a report of its failure
+    (_M.UNRESOLVED, _ME.CONFIRM): _M.RESOLVED,  # a copy of an earlier operation succeeds while a later one begins
+    (_M.UNRESOLVED, _ME.REPLACE): _M.ARCHIVED,
     (_M.UNRESOLVED, _ME.RESOLVE): _M.RESOLVED,
     (_M.UNRESOLVED, _ME.ARCHIVE): _M.ARCHIVED,
     (_M.RETRY_ISSUED, _ME.FAIL): _M.UNRESOLVED,
     (_M.RETRY_ISSUED, _ME.REVERT): _M.UNRESOLVED,
     (_M.RETRY_ISSUED, _ME.CONFIRM): _M.RESOLVED,
+    (_M.RETRY_ISSUED, _ME.REPLACE): _M.ARCHIVED,
     (_M.RETRY_ISSUED, _ME.RESOLVE): _M.RESOLVED,
     (_M.RETRY_ISSUED, _ME.ARCHIVE): _M.ARCHIVED,
     (_M.RESOLVED, _ME.FAIL): _M.UNRESOLVED,
@@ -163,6 +166,10 @@ PARTS: Final[dict[tuple[Outcome, PartEvent], Outcome]] = {
     (_O.FORWARDED, _OE.FAIL): _O.FAILED_AGAIN,
     (_O.FORWARDED, _OE.CLOSE): _O.CLOSED,
     (_O.FORWARDED, _OE.SUPERSEDE): _O.SUPERSEDED,
+    (_O.CLOSED, _OE.CONFIRM): _O.SUCCEEDED,  # the copy is still on its way when a person closes it
+    (_O.CLOSED, _OE.FAIL): _O.FAILED_AGAIN,
+    (_O.SUPERSEDED, _OE.CONFIRM): _O.SUCCEEDED,  # and when a later operation takes over
+    (_O.SUPERSEDED, _OE.FAIL): _O.FAILED_AGAIN,
 }
 """What comes of an event for a message's part in an operation. A pair that is not here changes nothing."""
 
@@ -201,6 +208,9 @@ CLAIMS: Final = (Outcome.PENDING, Outcome.FORWARDED)
 
 SENT: Final = (Outcome.FORWARDED, Outcome.SUCCEEDED, Outcome.FAILED_AGAIN, Outcome.CLOSED, Outcome.SUPERSEDED)
 """The message has left for its destination, whatever became of it."""
+
+SPENT: Final = (Outcome.SUCCEEDED, Outcome.FAILED_AGAIN)
+"""The copy has succeeded or failed. Its tag counts for that once; what bears it afterwards is another message."""
 
 ENDED: Final = (OperationState.CANCELLED, OperationState.COMPLETED)
 AT_WORK: Final = (OperationState.RUNNING, OperationState.WATCHING)

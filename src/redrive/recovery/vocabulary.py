@@ -23,18 +23,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Final
 from urllib.parse import unquote
 
 from redrive.broker.engine import check_queue_name
 from redrive.broker.lifecycle import is_dead_letter_queue, source_queue
 from redrive.broker.message import Headers, HeaderValue, Message, Received
 from redrive.errors import InvalidSetting
+from redrive.worker.confirming import RECOVERY
 from redrive.worker.recoverability import DELAYED_RETRIES, EARLIER_DELIVERIES, FAILED, printable, shortened
-
-RECOVERY: Final = "redrive-recovery-"
-RECOVERY_ID: Final = "redrive-recovery-id"
-RECOVERY_OPERATION: Final = "redrive-recovery-operation"
 
 _PREFIXES = (
     *(FAILED, RECOVERY),
@@ -82,8 +78,7 @@ class Failure:
         worker: the worker, endpoint or consumer that failed.
         tries: how many were made; 0: it does not say.
         vocabulary: in whose words it said all this.
-        recovery_id: its record, if it was recovered before.
-        operation: the operation that recovered it then.
+        operation: the operation that had sent it; None: it failed on its way from its sender.
         headers: the headers that say all this, as they were.
     """
 
@@ -102,7 +97,6 @@ class Failure:
     worker: str = ""
     tries: int = 0
     vocabulary: str = "redrive"
-    recovery_id: str | None = None
     operation: int | None = None
     headers: Mapping[str, HeaderValue] = field(default_factory=dict[str, HeaderValue])
 
@@ -157,9 +151,8 @@ def read_failure(received: Received, *, queue: str | None = None) -> Failure:
         message_type=_stored(_message_type(received)),
         tries=min(next((each.tries for each in told if each.tries), 0), _MOST_TRIES),
         vocabulary=told[0].vocabulary if told else "dead-letter",
-        recovery_id=_stored(_text(headers.get(RECOVERY_ID))) or None,
-        operation=_number(headers.get(RECOVERY_OPERATION)),
         headers={name: value for name, value in _failure_headers(headers).items() if not name.startswith(RECOVERY)},
+        operation=None,
         **{name: _stored(text, 8_000 if name == "stack_trace" else 1_000) for name, text in texts.items()},
     )
 
@@ -287,7 +280,11 @@ def _is_celery(headers: Headers) -> bool:
 
 
 def _queue(received: Received, told: list[_Told], from_person: str | None) -> str:
-    said = source_queue(next((each.queue for each in told if each.queue), "").strip())
+    # The queue that dead-lettered a message knows where that was. Headers may be the sender's, who must not choose it.
+    known = received.dead_letter.source if received.dead_letter else ""
+    if not known and is_dead_letter_queue(received.queue):
+        known = received.queue
+    said = source_queue((known or next((each.queue for each in told if each.queue), "")).strip())
     # A person may know better than a message that says nonsense; we do not.
     found = [name for name in ((said, from_person) if said else (from_person, *_guesses(received, told))) if name]
     why = "it says nowhere in which queue it failed: it is in no dead-letter queue, and has no header " + _QUEUE_HEADERS

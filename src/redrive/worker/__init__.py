@@ -4,6 +4,7 @@
 The broker **redelivers**; the worker locks, handles and settles, and decides when and how often.
 """
 
+from redrive.worker.confirming import confirmation_of
 from redrive.worker.context import BlockingContext, Context
 from redrive.worker.events import (
     DeliveriesTooFew,
@@ -52,5 +53,6 @@ __all__ = [
     "WorkerFault",
     "WorkerRecovered",
     "WorkerSlowed",
+    "confirmation_of",
     "decide",
 ]

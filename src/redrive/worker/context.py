@@ -3,6 +3,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
@@ -11,6 +12,7 @@ from redrive.broker import Abandon, Broker, Complete, DeadLetter, Defer, Effect,
 from redrive.broker.message import Headers
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, UsageError
+from redrive.worker.confirming import unbound
 from redrive.worker.lease import Lease
 from redrive.worker.recoverability import DELAYED_RETRIES, counter
 
@@ -114,6 +116,9 @@ class Facts:
     ) -> None:
         """Send a message in the transaction that completes this one. If the handler fails, it is never sent.
 
+        It is another message, also if it is this one passed on: it begins without redeliveries, and whether it succeeds
+        says nothing about this one. So headers that say how this one fared are left out.
+
         Args:
             queue: where to.
             message: a message, or its body.
@@ -128,7 +133,7 @@ class Facts:
             raise UsageError(f"message {self._lease.id} is settled already: send before you settle it")
         if delay is not None:
             at = utc(self._host.broker.clock.time() + duration.seconds("delay", delay, zero=True))
-        self._sends.append(Send(queue, _as_message(message), None if at is None else at.astimezone(UTC)))
+        self._sends.append(Send(queue, _outgoing(message), None if at is None else at.astimezone(UTC)))
 
     def take_sends(self) -> list[Effect]:
         """Return what is to be sent, and forget it."""
@@ -213,6 +218,12 @@ class BlockingContext(Facts):
 
     def _wait(self, doing: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
+
+
+def _outgoing(payload: Payload) -> Message:
+    message = _as_message(payload)
+    headers = unbound(message.headers)
+    return message if headers is message.headers else replace(message, headers=headers)
 
 
 def _as_message(payload: Payload) -> Message:

@@ -29,7 +29,8 @@ def effects_of(decision: Decision, failure: HandlerFailure, lock: Lock) -> list[
             return [Complete(lock)]
         case MoveToError(reason, _, str(queue), headers):
             told = {**headers, **failure_headers(failure, reason)}
-            return [Complete(lock), Send(queue, _copy(failure.message, told))]
+            # even if the error queue has seen its id: another message may have failed under it, or this one before
+            return [Complete(lock), Send(queue, _copy(failure.message, told), even_if_seen=True)]
         case MoveToError():
             return [buried(decision, failure, lock)]
 

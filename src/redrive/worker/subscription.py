@@ -266,7 +266,8 @@ class Subscription:
         lease.phase = "settled"
 
     async def _apply(self, lease: Lease, effects: Sequence[Effect], *, is_handled: bool) -> None:
-        told = confirmation_of(lease.received.message, utc(self._clock.time())) if is_handled else []
+        received = lease.received
+        told = confirmation_of(received.message, received.queue, utc(self._clock.time())) if is_handled else []
         try:
             await self._around.broker.apply(*effects, *told)
         except QueueNotFound as error:

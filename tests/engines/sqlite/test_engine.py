@@ -6,11 +6,11 @@ import sqlite3
 
 import pytest
 
-from redrive.broker import Cancel, Capabilities, Complete, Message, QueueSettings, Send
+from redrive.broker import Broker, Cancel, Capabilities, Complete, Message, QueueSettings, Send
 from redrive.clock import utc
 from redrive.engines.sqlite import SqliteEngine
 from redrive.engines.sqlite.rows import SMALL_BODY_BYTES
-from redrive.errors import InvalidSetting, StorageDamaged, UsageError
+from redrive.errors import InvalidSetting, QueueNotFound, StorageDamaged, UsageError
 from redrive.testing import ManualClock
 
 
@@ -177,3 +177,68 @@ async def test_one_look_sees_one_moment(engine, tmp_path):
         return counts
 
     assert await engine._read(read) == [2, 2]
+
+
+# --- time
+
+
+async def test_a_receive_notices_that_the_clock_was_set_back(engine):
+    """And whatever begins a transaction: nobody waits for upkeep."""
+    await engine.apply([Send("orders", Message(b"x", id="1"))])
+    await engine.lock_next("orders", 1)
+    engine._clock.jump(-3_600)
+    assert await engine.lock_next("orders", 1) == []
+    engine._clock.advance(60)
+    assert [one.id for one in await engine.lock_next("orders", 1)] == ["1"]
+
+
+async def test_locks_are_shortened_once_and_not_with_every_transaction(engine):
+    seen = []
+    engine._clock.jump(-3_600)
+    engine._store.connection.set_trace_callback(lambda text: seen.append(text) if "SET due" in text else None)
+    for number in range(5):
+        await engine.apply([Send("orders", Message(b"x", id=f"{number}"))])
+        with pytest.raises(QueueNotFound):  # a transaction that is undone
+            await engine.apply([Send("nowhere", Message(b"x", id=f"{number}"))])
+    assert len(seen) == 4, "two kinds of locks in two queues"
+
+
+async def test_locks_are_shortened_again_if_the_transaction_that_did_it_was_undone(engine):
+    await engine.apply([Send("orders", Message(b"x", id="1"))])
+    await engine.lock_next("orders", 1)
+    engine._clock.jump(-3_600)
+    with pytest.raises(QueueNotFound):
+        await engine.apply([Send("nowhere", Message(b"x", id="2"))])
+    assert await engine.lock_next("orders", 1) == []
+    engine._clock.advance(60)
+    assert [one.id for one in await engine.lock_next("orders", 1)] == ["1"]
+
+
+# --- waiting
+
+
+async def test_nobody_waits_so_long_that_an_idle_queue_could_be_deleted(engine):
+    await engine.declare("idle", QueueSettings(auto_delete_on_idle=60))
+    waiting = asyncio.create_task(engine.wait("idle", 3_600))
+    while not engine._clock.sleepers:
+        await ManualClock(auto_advance=True).sleep_async(0)
+    assert (engine._clock.slept, engine._hints.queues) == ([30], ["idle"])
+    await engine.update("idle", QueueSettings(auto_delete_on_idle=10))
+    async with asyncio.timeout(20):
+        await waiting  # it asks again, and waits by what holds now
+
+
+@pytest.mark.parametrize("seed", range(0, 20, 2))
+async def test_closing_under_receivers_that_wait_is_safe(tmp_path, seed):
+    """What was open is not used while another thread closes it."""
+    engine = SqliteEngine(tmp_path / "queues.db", clock=ManualClock())
+    broker = Broker(engine, clock=engine._clock)
+    await broker.open()
+    await broker.declare("orders")
+    waiting = [asyncio.create_task(broker.receive("orders", wait=60)) for _ in range(1 + seed % 4)]
+    for _ in range(seed):
+        await ManualClock(auto_advance=True).sleep_async(0)
+    async with asyncio.timeout(20):
+        await broker.close()
+        for left in await asyncio.gather(*waiting, return_exceptions=True):
+            assert left == [] or isinstance(left, UsageError), left

@@ -72,7 +72,7 @@ class Program:
     def do(self, act):
         self.now += 0.1
         self.connection.execute("BEGIN IMMEDIATE")
-        self.store.begin()
+        self.store.begin(self.now)
         act()
         self.connection.execute("COMMIT")
 

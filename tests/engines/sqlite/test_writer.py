@@ -180,3 +180,42 @@ async def test_closing_twice_is_fine(bench):
     await bench.writer.submit(Request())
     await bench.writer.close()
     await bench.writer.close()
+
+
+class Refusing(Request):
+    def abandoned(self):
+        raise ZeroDivisionError("on purpose")
+
+
+async def test_nobody_waits_for_ever_because_something_failed_after_the_group(bench):
+    """Waking receivers, and giving back what a cancelled caller would have got, may fail; answers are given first."""
+    problems = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: problems.append(context["exception"]))
+    bench.after = bench.writer._after = lambda: 1 / 0
+    bench.gate.clear()
+    leaving = asyncio.create_task(bench.writer.submit(Refusing()))
+    staying = [asyncio.create_task(bench.writer.submit(Request())) for _ in range(3)]
+    await turns()
+    leaving.cancel()
+    bench.gate.set()
+    async with asyncio.timeout(20):
+        assert await asyncio.gather(*staying) == [1] * 3
+        assert await bench.writer.submit(Request()) == 2
+        await bench.writer.close()
+    assert [type(problem) for problem in problems] == [ZeroDivisionError] * 3
+
+
+async def test_a_run_that_raises_is_told_to_everybody(bench):
+    def fail(_group, _may_wait):
+        raise SystemExit
+
+    bench.writer._run = fail
+
+    async def told():
+        with pytest.raises(SystemExit):
+            await bench.writer.submit(Request())
+
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(told() for _ in range(3)))
+        await told()
+        await told()

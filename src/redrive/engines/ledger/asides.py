@@ -16,7 +16,7 @@ def set_aside(now: float, messages: Sequence[SetAside]) -> Script[None]:
     """Keep messages; one that is there already is not kept twice."""
     yield Many(
         "INSERT INTO @.set_asides (queue, sequence, message_id, properties, dead_letter, body, enqueued_at, reason, at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, sequence) DO NOTHING",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, sequence, enqueued_at) DO NOTHING",
         [_row_of(each, now) for each in messages],
     )
 

@@ -100,7 +100,7 @@ def to_stage(_now: float, batch: Batch, *, after: int = 0, limit: int = 200) -> 
 
 def staged(
     now: float, lease: Lease, batch: Batch, copied: Mapping[str, int], refused: Mapping[int, str]
-) -> Script[dict[str, int]]:
+) -> Script[set[int]]:
     """Let a batch go forward: status, staging id and pointer change together."""
     yield from check(now, lease)
     change = yield from next_change()
@@ -116,15 +116,14 @@ def staged(
     uncopied = yield from _uncopied(claimed.difference(copied.values()))
     yield from _leave(now, batch, dict.fromkeys(uncopied, _NO_COPY), PartEvent.EJECT)
     yield from _skip(now, batch, claimed.difference(issued, uncopied))
-    pending = {id_: number for id_, number in copied.items() if number in issued}
     if batch.plan.is_edit:
-        edited = [(edited_id(id_, batch.operation), number) for id_, number in pending.items()]
+        edited = [(edited_id(id_, batch.operation), number) for id_, number in copied.items() if number in issued]
         yield Many("UPDATE @.failures SET edited_as = ? WHERE number = ?", edited)
     yield Sql("UPDATE @.operations SET served = served + 1 WHERE number = ?", [batch.operation])
-    if not pending:
+    if not issued:
         yield from delete_batch(batch.number)
         yield from end_if_done(now, batch.operation)
-        return {}
+        return set()
     yield Sql(
         f"UPDATE @.batches SET state = {_FORWARDING}, staging_id = ? WHERE number = ?", [batch.staging_id, batch.number]
     )
@@ -133,7 +132,7 @@ def staged(
         " ON CONFLICT (name) DO UPDATE SET batch = excluded.batch",
         [batch.lane, batch.number],
     )
-    return pending
+    return issued
 
 
 def _uncopied(failures: set[int]) -> Script[list[int]]:
@@ -162,15 +161,14 @@ def _skip(now: float, batch: Batch, failures: Iterable[int]) -> Script[None]:
     )
 
 
-def pending(_now: float, batch: Batch) -> Script[dict[str, int]]:
-    """Return the messages of a batch that are not done: their ids and numbers."""
+def pending(_now: float, batch: Batch) -> Script[set[int]]:
+    """Return the numbers of the messages of a batch that are not done."""
     rows = yield Sql(
-        "SELECT c.id, p.failure FROM @.parts p JOIN @.failures f ON f.number = p.failure"
-        " JOIN @.failure_contents c ON c.number = p.failure"
+        "SELECT p.failure FROM @.parts p JOIN @.failures f ON f.number = p.failure"
         f" WHERE p.batch = ? AND p.outcome = {_PENDING} AND f.status = {int(Status.RETRY_ISSUED)}",
         [batch.number],
     )
-    return {row[0]: row[1] for row in rows}
+    return {row[0] for row in rows}
 
 
 def latest(now: float, lease: Lease, batch: Batch) -> Script[Batch]:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The ledger of an engine that is a database: each verb is a script."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from redrive.broker.message import Message
-from redrive.engines.ledger import asides, batches, failures, leases, marking, notes, operations, recording
+from redrive.engines.ledger import asides, batches, failures, keys, leases, marking, notes, operations, recording
 from redrive.engines.ledger.script import Script, Scripted
 from redrive.recovery.plan import Counts, Operation, Plan
 from redrive.recovery.records import (
@@ -14,15 +15,16 @@ from redrive.recovery.records import (
     AuditEntry,
     Batch,
     Confirmation,
+    Confirmed,
     DryRun,
     FailedDetail,
     FailedMessage,
     GroupInfo,
-    Heard,
     LaneInfo,
     Lease,
     Note,
     Part,
+    Recorded,
     ServiceInfo,
     SetAside,
     Staged,
@@ -30,6 +32,7 @@ from redrive.recovery.records import (
 )
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import OperationEvent, OperationState, Outcome
+from redrive.recovery.tags import KEY_BYTES
 
 
 class SqlLedger:
@@ -43,6 +46,7 @@ class SqlLedger:
     def __init__(self, engine: Scripted, *, is_shared: bool = False) -> None:
         self._engine = engine
         self._is_shared = is_shared
+        self._key: bytes | None = None
 
     async def open(self) -> None:
         """Connect, and bring the schema up to date."""
@@ -58,13 +62,24 @@ class SqlLedger:
         """Return the ledger's time."""
         return await self._engine.look(_now)
 
+    async def key(self) -> bytes:
+        """Return the key that seals tags; the first who asks makes it."""
+        if self._key is not None:
+            return self._key
+        key = await self._engine.look(keys.known)
+        if key is None:
+            made = secrets.token_bytes(KEY_BYTES)
+            key = await self._engine.run(lambda _: keys.made(made))
+        self._key = key
+        return key
+
     # --- failed messages
 
-    async def record(self, arrivals: Sequence[Arrival]) -> list[bool]:
+    async def record(self, arrivals: Sequence[Arrival]) -> list[Recorded]:
         """Record failures."""
         return await self._engine.run(lambda now: recording.record(now, arrivals))
 
-    async def confirm(self, confirmations: Sequence[Confirmation]) -> list[Heard]:
+    async def confirm(self, confirmations: Sequence[Confirmation]) -> list[Confirmed]:
         """Note that recovered messages were handled."""
         return await self._engine.run(lambda now: recording.confirm(now, confirmations))
 
@@ -263,11 +278,11 @@ class SqlLedger:
 
     async def staged(
         self, lease: Lease, batch: Batch, copied: Mapping[str, int], refused: Mapping[int, str]
-    ) -> dict[str, int]:
+    ) -> set[int]:
         """Let a batch go forward."""
         return await self._engine.run(lambda now: batches.staged(now, lease, batch, copied, refused))
 
-    async def pending(self, batch: Batch) -> dict[str, int]:
+    async def pending(self, batch: Batch) -> set[int]:
         """Return the messages of a batch that are not done."""
         return await self._engine.look(lambda now: batches.pending(now, batch))
 

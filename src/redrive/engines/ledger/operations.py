@@ -13,7 +13,8 @@ from redrive.engines.ledger.notes import write_audit
 from redrive.engines.ledger.recording import next_change
 from redrive.engines.ledger.script import Row, Script, Sql, listed
 from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
-from redrive.recovery.plan import LARGEST_BATCH, Holder, Kind, Operation, Plan, held_by, progress
+from redrive.printable import one_line
+from redrive.recovery.plan import LARGEST_BATCH, Holder, Kind, Operation, Plan, in_the_way, progress
 from redrive.recovery.records import NOBODY, Ask, DryRun, Lease, Part, storable
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import (
@@ -123,7 +124,7 @@ def _check_free(plan: Plan) -> Script[None]:
     )
     if rows:
         number, kind, actor = rows[0]
-        who = f", requested by {actor}" if actor else ""
+        who = f", requested by {one_line(actor, 100)}" if actor else ""
         what = "the same" if kind == plan.kind.value else f"{kind} with the same messages"
         raise OperationConflict(number, f"is doing {what}{who}; wait for it, or cancel it")
 
@@ -152,30 +153,31 @@ def _matched(plan: Plan) -> Script[int]:
 
 
 def _holders(plan: Plan) -> Script[list[Holder]]:
-    """Return the operations that have some of the messages and do not let go of them, the oldest first."""
+    """Return the operations that have some of the messages and do not let go of them."""
     found = yield from condition(plan.filter)
     holding = _holding(plan) if Status.RETRY_ISSUED in plan.filter.status else f"({int(Outcome.PENDING)})"
-    counted = yield Sql(
-        "SELECT p.operation, count(*) FROM @.parts p JOIN @.failures f ON f.number = p.failure"
-        f" WHERE {_CLAIMED} AND p.outcome IN {holding} AND {found.text} GROUP BY p.operation",
+    rows = yield Sql(
+        "SELECT h.operation, h.many, o.state, o.actor FROM (SELECT min(p.operation) AS operation, count(*) AS many"
+        " FROM @.parts p JOIN @.failures f ON f.number = p.failure"
+        f" WHERE {_CLAIMED} AND p.outcome IN {holding} AND {found.text}"
+        # the plus keeps SQLite from reading all parts in the order of their operations
+        " GROUP BY +p.operation) h JOIN @.operations o ON o.number = h.operation ORDER BY h.operation",
         found.values,
     )
-    many: dict[int, int] = {row[0]: row[1] for row in counted}
-    rows = yield Sql(
-        "SELECT number, state, actor FROM @.operations WHERE number IN @ints ORDER BY number", [sorted(many)]
-    )
-    return [Holder(operation=row[0], state=OperationState(row[1]), messages=many[row[0]], actor=row[2]) for row in rows]
+    return [
+        Holder(operation=number, count=many, state=OperationState(state), actor=actor)
+        for number, many, state, actor in rows
+    ]
 
 
 def _check_not_all_taken(plan: Plan, matched: int) -> Script[None]:
-    """Refuse an operation that would get nothing, because others have it all."""
+    """Refuse an operation that would get nothing, because another has it all."""
     holders = yield from _holders(plan)
-    taken = sum(each.messages for each in holders)
-    is_all = not matched if plan.limit is not None else taken >= matched
+    is_all = not matched if plan.limit is not None else sum(each.count for each in holders) >= matched
     if is_all and holders:
-        raise OperationConflict(
-            holders[0].operation, held_by(holders), operations=tuple(each.operation for each in holders)
-        )
+        first = holders[0].operation
+        problem = in_the_way(holders).removeprefix(f"operation {first} ")
+        raise OperationConflict(first, problem, operations=tuple(each.operation for each in holders))
 
 
 def _unknown_ids(chosen: Filter) -> Script[list[str]]:
@@ -194,7 +196,7 @@ def dry_run(_now: float, plan: Plan) -> Script[DryRun]:
     return DryRun(
         matched=matched,
         free=sum(by_destination.values()),
-        taken=sum(each.messages for each in holders),
+        taken=sum(each.count for each in holders),
         blocking=holders[0].operation if holders else None,
         holders=holders,
         by_destination=by_destination,

@@ -2,20 +2,31 @@
 """Failures and successes in SQL, as they arrive: what they add to the record of a message."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from redrive.engines import stored
 from redrive.engines.ledger.script import Many, Script, Sql, listed, plain
-from redrive.recovery.history import Folded, Record, fold, trimmed
-from redrive.recovery.records import ATTEMPTS_KEPT, Arrival, Confirmation, Heard
-from redrive.recovery.states import CLAIMS, MESSAGES, SENT, MessageEvent, Outcome, Status, sources
+from redrive.recovery.history import Folded, Record, add, belongs, trimmed, untagged
+from redrive.recovery.records import ATTEMPTS_KEPT, Arrival, Confirmation, Confirmed, Heard, Recorded
+from redrive.recovery.states import (
+    CLAIMS,
+    MESSAGES,
+    PARTS,
+    MessageEvent,
+    Outcome,
+    PartEvent,
+    Status,
+    sources,
+    target,
+)
 from redrive.recovery.vocabulary import Failure
 
 _CLAIMS = listed(CLAIMS)
 _LONGEST_REASON = 300
 _CONFIRMABLE = listed(sources(MESSAGES, MessageEvent.CONFIRM))
-_WORTH_HEARING = (Outcome.PENDING, *(outcome for outcome in SENT if outcome is not Outcome.SUCCEEDED))
+_TO_CONFIRM = sources(PARTS, PartEvent.CONFIRM)
 
 
 def next_change() -> Script[int]:
@@ -28,33 +39,77 @@ def next_change() -> Script[int]:
 # --- failures
 
 
-def record(now: float, arrivals: Sequence[Arrival]) -> Script[list[bool]]:
-    """Record failures; say of each whether it was new."""
+@dataclass(slots=True)
+class _Known:
+    """What the ledger knows about the messages that failures may belong to.
+
+    Attributes:
+        records: by the number of the failed message.
+        ids: the id of each.
+        numbers: the number of each, by its id.
+    """
+
+    records: dict[int, Record] = field(default_factory=dict[int, Record])
+    ids: dict[int, str] = field(default_factory=dict[int, str])
+    numbers: dict[str, int] = field(default_factory=dict[str, int])
+
+    def placed(self, arrival: Arrival) -> tuple[str, Arrival]:
+        """Return the id of the failed message that a failure belongs to, and the failure as it counts for that."""
+        number = 0 if arrival.tag is None else arrival.tag.failure
+        if number in self.records and belongs(arrival, self.records[number]):
+            return self.ids[number], arrival
+        is_edited = arrival.tag is not None and arrival.tag.is_edited
+        return arrival.id, arrival if is_edited else untagged(arrival)
+
+
+def record(now: float, arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
+    """Record failures; say of each to which failed message it belongs, and whether it was new."""
     change = yield from next_change()
-    by_id: dict[str, list[Arrival]] = {}
-    for arrival in arrivals:
-        by_id.setdefault(arrival.id, []).append(arrival)
-    records, numbers = yield from _records(list(by_id))
-    folded = {id_: fold(records.get(id_, Record()), theirs) for id_, theirs in by_id.items()}
-    new = {id_: each for id_, each in folded.items() if id_ not in records}
-    more = {id_: each for id_, each in folded.items() if id_ in records and any(each.is_new)}
+    known = yield from _known(arrivals)
+    folded, homes, news = _folded(known, arrivals)
+    changed = {known.numbers[id_]: each for id_, each in folded.items() if id_ in known.numbers and any(each.is_new)}
+    fresh = {id_: each for id_, each in folded.items() if id_ not in known.numbers}
     yield from _store_groups(arrivals)
     yield from _store_names(arrivals)
-    first = yield from _new_numbers(len(new))
-    added = dict(enumerate(new.values(), first))
-    changed = {numbers[id_]: each for id_, each in more.items()}
-    yield Many(_INSERT, [(*_row_of(each, change), number) for number, each in added.items()])
+    first = yield from _new_numbers(len(fresh))
+    added = dict(enumerate(fresh.values(), first))
+    ids = dict(zip(added, fresh, strict=True))
+    edits = {id_: known.ids.get(original) for id_, original in _originals(fresh).items()}
+    yield Many(_INSERT, [(*_row_of(each, change), edits.get(ids[number]), number) for number, each in added.items()])
     yield from _store_more(changed, change)
-    yield from _store_contents(added, changed)
-    yield from _store_fails_again({number: each for number, each in changed.items() if each.fails_again}, now)
-    yield from _store_edits([each.last for each in new.values() if each.last is not None], change, now)
-    answers = {id_: iter(each.is_new) for id_, each in folded.items()}
-    return [next(answers[arrival.id]) for arrival in arrivals]
+    yield from _store_contents(added, changed, ids)
+    yield from _store_failed_again(changed, now)
+    yield from _store_untagged(changed, now)
+    yield from _store_edits(fresh, change, now)
+    return [Recorded(id_, is_new) for id_, is_new in zip(homes, news, strict=True)]
+
+
+def _folded(known: _Known, arrivals: Sequence[Arrival]) -> tuple[dict[str, Folded], list[str], list[bool]]:
+    """Add each failure to the record that it belongs to, one after another: each may change where the next belongs."""
+    folded: dict[str, Folded] = {}
+    homes: list[str] = []
+    news: list[bool] = []
+    for arrival in arrivals:
+        id_, placed = known.placed(arrival)
+        number = known.numbers.get(id_, 0)
+        before = folded.get(id_) or Folded(record=known.records.get(number, Record()), is_new=())
+        folded[id_] = after = add(before, placed)
+        if number:
+            known.records[number] = after.record
+        homes.append(id_)
+        news.append(after.is_new[-1])
+    return folded, homes, news
+
+
+def _originals(fresh: Mapping[str, Folded]) -> dict[str, int]:
+    """Return the numbers of the messages that new failures are edited copies of."""
+    last = {id_: _last(each) for id_, each in fresh.items()}
+    return {id_: each.tag.failure for id_, each in last.items() if each.tag is not None and each.tag.is_edited}
 
 
 _INSERT = (
     "INSERT INTO @.failures (queue, status, message_type, exception_type, exception_group, attempts, first_failed_at,"
-    " failed_at, attempt_key, attempt_operation, change, bytes, source, edit_of, number)"
+    " failed_at, attempt_key, attempt_operation, change, source, bytes, edit_of, number)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
@@ -81,9 +136,8 @@ def _row_of(folded: Folded, change: int) -> tuple[object, ...]:
         failure.key,
         failure.operation,
         change,
-        len(arrival.message.body),
         arrival.source,
-        arrival.edit_of,
+        len(arrival.message.body),
     )
 
 
@@ -93,33 +147,36 @@ def _last(folded: Folded) -> Arrival:
     return folded.last
 
 
-def _records(ids: list[str]) -> Script[tuple[dict[str, Record], dict[str, int]]]:
-    """Return what is known about messages, and their numbers."""
+def _known(arrivals: Sequence[Arrival]) -> Script[_Known]:
+    """Return what is known about the messages that failures may belong to: those of their tags, and of their ids."""
+    tags = [arrival.tag for arrival in arrivals if arrival.tag is not None]
     rows = yield Sql(
-        "SELECT f.number, c.id, f.status, f.attempts, f.first_failed_at, f.failed_at, f.attempt_key, f.settled_at,"
+        "SELECT f.number, c.id, f.status, f.attempts, f.first_failed_at, f.failed_at, f.attempt_key,"
         f" (SELECT p.operation FROM @.parts p WHERE p.failure = f.number AND p.outcome IN {_CLAIMS})"
-        " FROM @.failure_contents c JOIN @.failures f ON f.number = c.number WHERE c.id IN @texts",
-        [ids],
+        " FROM @.failure_contents c JOIN @.failures f ON f.number = c.number WHERE c.id IN @texts OR c.number IN @ints",
+        [[arrival.id for arrival in arrivals], sorted({tag.failure for tag in tags})],
     )
+    known = _Known(ids={row[0]: row[1] for row in rows}, numbers={row[1]: row[0] for row in rows})
+    if not rows:
+        return known
     earlier: dict[int, set[str]] = {row[0]: set() for row in rows}
-    if rows:
-        keys = yield Sql("SELECT failure, key FROM @.failure_attempts WHERE failure IN @ints", [list(earlier)])
-        for failure, key in keys:
-            earlier[failure].add(key)
-    known = {
-        row[1]: Record(
+    keys = yield Sql("SELECT failure, key FROM @.failure_attempts WHERE failure IN @ints", [list(earlier)])
+    for failure, key in keys:
+        earlier[failure].add(key)
+    claims = {(row[0], row[7]) for row in rows if row[7] is not None}
+    outcomes = yield from _outcomes(claims | {(tag.failure, tag.operation) for tag in tags})
+    for row in rows:
+        known.records[row[0]] = Record(
             status=Status(row[2]),
             attempts=row[3],
             first_failed_at=row[4],
             failed_at=row[5],
             key=row[6],
             keys=frozenset(earlier[row[0]]),
-            settled_at=row[7],
-            operation=row[8],
+            claim=row[7],
+            outcomes={operation: each for (failure, operation), each in outcomes.items() if failure == row[0]},
         )
-        for row in rows
-    }
-    return known, {row[1]: row[0] for row in rows}
+    return known
 
 
 def _store_groups(arrivals: Sequence[Arrival]) -> Script[None]:
@@ -149,7 +206,7 @@ def _store_more(more: dict[int, Folded], change: int) -> Script[None]:
         yield Many(
             "UPDATE @.failures SET queue = ?, status = ?, message_type = ?, exception_type = ?, exception_group = ?,"
             " attempts = ?, first_failed_at = ?, failed_at = ?, attempt_key = ?, attempt_operation = ?, change = ?,"
-            " bytes = ?, source = ? WHERE number = ?",
+            " source = ? WHERE number = ?",
             [(*_row_of(each, change)[:-1], number) for number, each in replaced.items()],
         )
     late = [
@@ -158,19 +215,19 @@ def _store_more(more: dict[int, Folded], change: int) -> Script[None]:
     yield Many("UPDATE @.failures SET attempts = ?, first_failed_at = ?, status = ? WHERE number = ?", late)
 
 
-def _store_contents(added: dict[int, Folded], changed: dict[int, Folded]) -> Script[None]:
+def _store_contents(added: dict[int, Folded], changed: dict[int, Folded], ids: Mapping[int, str]) -> Script[None]:
+    """Store what messages carry, once: what failed stays as it was, however its copies were changed. Then the rest."""
     stored_ = added | changed
     last = {number: each.last for number, each in stored_.items() if each.last is not None}
     again = [number for number in last if number in changed]
     yield Many(
         "INSERT INTO @.failure_contents (message_id, exception_message, properties, details, search, body, id, number)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [(*_contents_of(last[number]), last[number].id, number) for number in added],
+        [(*_contents_of(last[number]), ids[number], number) for number in added],
     )
     yield Many(
-        "UPDATE @.failure_contents SET message_id = ?, exception_message = ?, properties = ?, details = ?, search = ?,"
-        " body = ? WHERE number = ?",
-        [(*_contents_of(last[number]), number) for number in again],
+        "UPDATE @.failure_contents SET exception_message = ?, details = ?, search = ? WHERE number = ?",
+        [(*_told_of(last[number]), number) for number in again],
     )
     yield Many(
         "INSERT INTO @.failure_attempts (failure, key, failed_at, operation, details) VALUES (?, ?, ?, ?, ?)",
@@ -186,16 +243,16 @@ def _store_contents(added: dict[int, Folded], changed: dict[int, Folded]) -> Scr
 
 
 def _contents_of(arrival: Arrival) -> tuple[object, ...]:
-    failure, message = arrival.failure, arrival.message
-    searched = [failure.exception_message, *(f"{name}: {value}" for name, value in message.headers.items())]
-    return (
-        failure.message_id,
-        plain(failure.exception_message),
-        stored.properties_of(message),
-        _details_of(failure),
-        plain("\n".join(searched)),
-        message.body,
-    )
+    message = arrival.message
+    said, details, search = _told_of(arrival)
+    return arrival.failure.message_id, said, stored.properties_of(message), details, search, message.body
+
+
+def _told_of(arrival: Arrival) -> tuple[str, str, str]:
+    """Return what is told about a failure: what the exception said, the details, and what can be searched."""
+    failure, headers = arrival.failure, arrival.message.headers
+    searched = [failure.exception_message, *(f"{name}: {value}" for name, value in headers.items())]
+    return plain(failure.exception_message), _details_of(failure), plain("\n".join(searched))
 
 
 def _attempt_of(arrival: Arrival) -> tuple[object, ...]:
@@ -226,72 +283,97 @@ def _trim(failures: list[int]) -> Script[None]:
     yield Many("DELETE FROM @.failure_attempts WHERE failure = ? AND key = ?", gone)
 
 
-def _store_fails_again(failed: dict[int, Folded], now: float) -> Script[None]:
-    """Tell the operation that had sent a message that it failed again, and with what."""
+def _store_failed_again(changed: Mapping[int, Folded], now: float) -> Script[None]:
+    """Tell the operations that had sent messages that these failed again, and with what."""
     yield Many(
-        f"UPDATE @.parts SET outcome = {int(Outcome.FAILED_AGAIN)}, at = ?, reason = ?"
-        f" WHERE failure = ? AND outcome IN {_CLAIMS}",
-        [(now, _said(each.last), number) for number, each in failed.items()],
+        _FAILED_AGAIN,
+        [
+            (now, _said(arrival), operation, number)
+            for number, each in changed.items()
+            for operation, arrival in each.failed_again.items()
+        ],
     )
 
 
-def _said(arrival: Arrival | None) -> str:
-    if arrival is None:
-        return ""
+def _store_untagged(changed: Mapping[int, Folded], now: float) -> Script[None]:
+    """Let no copy that was sent before resolve a message that has failed without a tag since."""
+    for number, each in changed.items():
+        if each.untagged is not None:
+            yield Sql(
+                f"UPDATE @.parts SET outcome = {_FAILED}, at = ?, reason = ? WHERE failure = ?"
+                f" AND outcome IN {_MAY_FAIL} AND operation IN (SELECT number FROM @.operations)",
+                [now, _said(each.untagged), number],
+            )
+
+
+_FAILED, _MAY_FAIL = int(target(PARTS, PartEvent.FAIL)), listed(sources(PARTS, PartEvent.FAIL))
+_FAILED_AGAIN = (
+    f"UPDATE @.parts SET outcome = {_FAILED}, at = ?, reason = ?"
+    f" WHERE operation = ? AND failure = ? AND outcome IN {_MAY_FAIL}"
+)
+
+
+def _said(arrival: Arrival) -> str:
     told = f"{arrival.failure.exception_type}: {arrival.failure.exception_message}"
     return plain(told if len(told) <= _LONGEST_REASON else told[: _LONGEST_REASON - 1] + "…")
 
 
-def _store_edits(arrivals: Sequence[Arrival], change: int, now: float) -> Script[None]:
-    """Link an edited copy that has failed with what it was made of, which lives on in it."""
-    edits = [(arrival.edit_of, arrival) for arrival in arrivals if arrival.edit_of is not None]
-    for original, arrival in edits:
-        rows = yield Sql(
-            f"UPDATE @.failures SET status = {int(Status.RESOLVED)}, edited_as = ?, settled_at = ?, change = ?"
-            " WHERE number = (SELECT number FROM @.failure_contents WHERE id = ?)"
-            f" AND status IN {_CONFIRMABLE} RETURNING number",
-            [arrival.id, now, change, original],
+def _store_edits(fresh: Mapping[str, Folded], change: int, now: float) -> Script[None]:
+    """Archive what an edited copy that has failed was made of: the copy has taken its place."""
+    originals = _originals(fresh)
+    for id_, number in originals.items():
+        arrival = _last(fresh[id_])
+        failed = yield Sql(
+            f"{_FAILED_AGAIN} RETURNING failure", [now, _said(arrival), arrival.failure.operation, number]
         )
-        yield Many(
-            f"UPDATE @.parts SET outcome = {int(Outcome.FAILED_AGAIN)}, at = ?, reason = ?"
-            f" WHERE failure = ? AND outcome IN {_CLAIMS}",
-            [(now, _said(arrival), row[0]) for row in rows],
-        )
+        if failed:
+            yield Sql(
+                f"UPDATE @.failures SET status = {int(target(MESSAGES, MessageEvent.REPLACE))}, edited_as = ?,"
+                f" settled_at = ?, change = ? WHERE number = ? AND status IN {_REPLACEABLE}"
+                f" AND NOT EXISTS (SELECT 1 FROM @.parts p WHERE p.failure = ? AND p.outcome IN {_CLAIMS})",
+                [id_, now, change, number, number],
+            )
+
+
+_REPLACEABLE = listed(sources(MESSAGES, MessageEvent.REPLACE))
 
 
 # --- successes
 
 
-def confirm(now: float, confirmations: Sequence[Confirmation]) -> Script[list[Heard]]:
+def confirm(now: float, confirmations: Sequence[Confirmation]) -> Script[list[Confirmed]]:
     """Note that recovered messages were handled; say of each what that was worth."""
     change = yield from next_change()
-    ids = [each.id for each in confirmations]
-    rows = yield Sql("SELECT id, number FROM @.failure_contents WHERE id IN @texts", [ids])
-    numbers: dict[str, int] = {row[0]: row[1] for row in rows}
-    known = {(numbers[each.id], each.operation): each for each in confirmations if each.id in numbers}
-    before = yield from _sent(known)
+    failures = sorted({each.failure for each in confirmations})
+    rows = yield Sql("SELECT number, id FROM @.failure_contents WHERE number IN @ints", [failures])
+    ids: dict[int, str] = {row[0]: row[1] for row in rows}
+    known = {(each.failure, each.operation): each for each in confirmations if each.failure in ids}
+    before = yield from _outcomes(known)
+    news = {part: each for part, each in known.items() if before.get(part) in _TO_CONFIRM}
     yield Many(
-        f"UPDATE @.parts SET outcome = {int(Outcome.SUCCEEDED)}, at = ?"
-        f" WHERE operation = ? AND failure = ? AND outcome IN {_CLAIMS}",
-        [(each.at.timestamp(), each.operation, number) for (number, _), each in known.items()],
+        f"UPDATE @.parts SET outcome = {int(target(PARTS, PartEvent.CONFIRM))}, at = ?"
+        f" WHERE operation = ? AND failure = ? AND outcome IN {listed(_TO_CONFIRM)}",
+        [(each.at.timestamp(), operation, number) for (number, operation), each in news.items()],
     )
     yield Many(  # it has succeeded: whoever else had sent it need not be waited for
-        f"UPDATE @.parts SET outcome = {int(Outcome.CLOSED)}, at = ?, reason = ?"
-        f" WHERE failure = ? AND outcome IN {_CLAIMS} AND outcome = {int(Outcome.FORWARDED)}",
-        [(now, f"it succeeded after operation {operation}", number) for number, operation in known],
+        f"UPDATE @.parts SET outcome = {int(target(PARTS, PartEvent.CLOSE))}, at = ?, reason = ?"
+        f" WHERE failure = ? AND outcome IN {_CLAIMS} AND outcome IN {listed(sources(PARTS, PartEvent.CLOSE))}",
+        [(now, f"it succeeded after operation {operation}", number) for number, operation in news],
     )
-    news = [number for number, operation in known if before.get((number, operation)) in _WORTH_HEARING]
     yield Sql(
-        f"UPDATE @.failures SET status = {int(Status.RESOLVED)}, settled_at = ?, change = ?"
+        f"UPDATE @.failures SET status = {int(target(MESSAGES, MessageEvent.CONFIRM))}, settled_at = ?, change = ?"
         f" WHERE number IN @ints AND status IN {_CONFIRMABLE}",
-        [now, change, news],
+        [now, change, sorted(number for number, _ in news)],
     )
-    return [_heard(before, (numbers.get(each.id, 0), each.operation)) for each in confirmations]
+    return [_confirmed(each, ids, before) for each in confirmations]
 
 
-def _sent(parts: Mapping[tuple[int, int], object]) -> Script[dict[tuple[int, int], Outcome]]:
+def _outcomes(parts: Iterable[tuple[int, int]]) -> Script[dict[tuple[int, int], Outcome]]:
     """Return what became of messages in operations that they were in; of others in these operations too."""
-    failures, operations = {failure for failure, _ in parts}, {operation for _, operation in parts}
+    pairs = set(parts)
+    if not pairs:
+        return {}
+    failures, operations = {failure for failure, _ in pairs}, {operation for _, operation in pairs}
     rows = yield Sql(
         "SELECT failure, operation, outcome FROM @.parts WHERE operation IN @ints AND failure IN @ints",
         [sorted(operations), sorted(failures)],
@@ -299,9 +381,12 @@ def _sent(parts: Mapping[tuple[int, int], object]) -> Script[dict[tuple[int, int
     return {(row[0], row[1]): Outcome(row[2]) for row in rows}
 
 
-def _heard(before: dict[tuple[int, int], Outcome], part: tuple[int, int]) -> Heard:
-    outcome = before.get(part)
-    if outcome in CLAIMS:
-        before[part] = Outcome.SUCCEEDED  # a second word of it in the same page is not news
-        return Heard.NEW
-    return Heard.KNOWN if outcome is Outcome.SUCCEEDED else Heard.UNKNOWN
+def _confirmed(each: Confirmation, ids: Mapping[int, str], before: dict[tuple[int, int], Outcome]) -> Confirmed:
+    part = (each.failure, each.operation)
+    outcome, heard = before.get(part), Heard.UNKNOWN
+    if outcome in _TO_CONFIRM:
+        heard = Heard.NEW
+        before[part] = Outcome.SUCCEEDED  # a second confirmation in the same page is not news
+    elif outcome is Outcome.SUCCEEDED:
+        heard = Heard.KNOWN
+    return Confirmed(ids.get(each.failure, ""), each.operation, heard)

@@ -184,6 +184,31 @@ CREATE TABLE @.set_asides (
 );
 """
 
+KEYS = """
+-- what the tags of recovered copies are sealed with
+CREATE TABLE @.ledger_keys (name text PRIMARY KEY, value text NOT NULL);
+
+-- A message is told from others by its number in its queue and, if that is declared again and counts anew, by its time.
+ALTER TABLE @.set_asides RENAME TO @old_set_asides;
+CREATE TABLE @.set_asides (
+    number @serial,
+    queue text NOT NULL,
+    sequence @big NOT NULL,
+    message_id text NOT NULL,
+    properties text,
+    dead_letter text,
+    body @bytes NOT NULL,
+    enqueued_at @time NOT NULL,
+    reason text NOT NULL,
+    at @time NOT NULL,
+    UNIQUE (queue, sequence, enqueued_at)
+);
+INSERT INTO @.set_asides (queue, sequence, message_id, properties, dead_letter, body, enqueued_at, reason, at)
+    SELECT queue, sequence, message_id, properties, dead_letter, body, enqueued_at, reason, at
+    FROM @.old_set_asides ORDER BY number;
+DROP TABLE @.old_set_asides;
+"""
+
 _SQLITE_WORDS = {
     "@serial": "integer PRIMARY KEY AUTOINCREMENT",
     "@small": "integer",
@@ -191,6 +216,7 @@ _SQLITE_WORDS = {
     "@time": "real",
     "@bytes": "blob",
     "@rowless": " WITHOUT ROWID",
+    "@old_": "redrive_old_",
     "@_": "redrive_",
     "@.": "redrive_",
 }
@@ -201,22 +227,22 @@ _POSTGRES_WORDS = {
     "@time": "float8",
     "@bytes": "bytea",
     "@rowless": "",
+    "@old_": "old_",
     "@_": "",
 }
 
 
-def sqlite_script() -> str:
-    """Return the migration for SQLite."""
-    return _replaced(_SQLITE_WORDS)
+def sqlite_script(script: str = RECOVERY) -> str:
+    """Return a migration for SQLite."""
+    return _replaced(script, _SQLITE_WORDS)
 
 
-def postgres_script() -> str:
-    """Return the migration for PostgreSQL, with ``@.`` for its schema."""
-    return _replaced(_POSTGRES_WORDS)
+def postgres_script(script: str = RECOVERY) -> str:
+    """Return a migration for PostgreSQL, with ``@.`` for its schema."""
+    return _replaced(script, _POSTGRES_WORDS)
 
 
-def _replaced(words: dict[str, str]) -> str:
-    script = RECOVERY
+def _replaced(script: str, words: dict[str, str]) -> str:
     for word, replacement in words.items():
         script = script.replace(word, replacement)
     return script

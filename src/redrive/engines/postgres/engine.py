@@ -23,7 +23,7 @@ from redrive.broker.engine import (
     SessionLock,
     Upkeep,
 )
-from redrive.broker.lifecycle import State, dead_letter_queue
+from redrive.broker.lifecycle import LOCKED_STATES, State, dead_letter_queue
 from redrive.broker.message import Lock, Received
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
@@ -114,6 +114,7 @@ class PostgresEngine:
     async def open(self) -> None:
         """Connect, and bring the schema up to date."""
         await self._database.open()
+        self._hints.open()
         try:
             async with self._database.connection() as connection:
                 await migrate(connection, self._database.schema)
@@ -217,9 +218,18 @@ class PostgresEngine:
             self._groups.uses.note(noted)
 
     async def lock_next(
-        self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
+        self,
+        queue: str,
+        limit: int,
+        *,
+        session: SessionLock | None = None,
+        delete: bool = False,
+        max_bytes: int | None = None,
     ) -> list[Received]:
         """Lock the next messages that are ready."""
+        if max_bytes is not None:
+            rows = await self._database.read(_SIZES, queue, limit, self._database.now)
+            limit = stored.fitting([row[0] for row in rows], limit, max_bytes)
         if session is None:
             return await self._groups.submit(LockAsk(queue, limit, self._give_back, delete=delete))
         if session.queue != queue:
@@ -271,6 +281,8 @@ class PostgresEngine:
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of what nobody has asked for yet."""
+        if waited_for := self._hints.queues:
+            await self._alone(lambda store: store.note_use(waited_for))
         done = await self._tidying.tidy(limit)
         if done.queues_deleted:
             self._queues.forget_all()
@@ -365,6 +377,20 @@ class PostgresEngine:
         return is_time, None if left is None else self._clock.time() + left
 
 
+# Those that are ready, and those that a receive brings in because their time has come.
+_SIZES = """
+SELECT octet_length(n.body) + coalesce(octet_length(n.properties), 0) FROM @.queues q,
+    LATERAL ((SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state = 0
+            ORDER BY m.sequence + 0 LIMIT $2)
+        UNION ALL
+        (SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state IN (2, 4)
+            AND m.due <= @.instant($3) ORDER BY m.due LIMIT $2)
+        UNION ALL
+        (SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state = 1
+            AND m.due <= @.instant($3) ORDER BY m.due LIMIT $2)) n
+WHERE q.name = $1
+"""
+
 _NEXT_DUE = """
 SELECT min(d.due) - @.instant($2) FROM @.queues q,
     LATERAL ((SELECT m.due FROM @.messages m WHERE m.queue = q.id AND m.state = 1 ORDER BY m.due LIMIT 1)
@@ -411,7 +437,8 @@ def _info(row: Row) -> QueueInfo:
 def _seen(row: Row, queue: str) -> Received:
     state = State(row["state"])
     due_at = row["due"] if state == State.SCHEDULED else None
-    return stored.received(tuple(row)[:7], queue, state, row["delivery_count"], due_at=due_at)
+    until = stored.instant(row["due"]) if state in LOCKED_STATES else None
+    return stored.received(tuple(row)[:7], queue, state, row["delivery_count"], due_at=due_at, locked_until=until)
 
 
 async def _do_theirs(inside: Callable[[Any], Awaitable[object]], connection: Connection) -> None:

@@ -8,7 +8,10 @@ database so that nothing has to go back and forth, and so that a user's own tran
 In the scripts ``@.`` stands for the schema.
 """
 
-from redrive.engines.ledger.schema import postgres_script
+from functools import cache
+
+from redrive.engines.ledger.schema import KEYS, postgres_script
+from redrive.engines.postgres import shape
 from redrive.engines.postgres.driver import Connection
 from redrive.errors import SchemaMismatch
 
@@ -394,6 +397,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_messages", MESSAGES + FUNCTIONS.replace("@chosen", CHOSEN).replace("@plans", PLANS)),
     ("0002_small_bodies", ""),  # PostgreSQL keeps small bodies in the row and large ones apart without being told
     ("0003_recovery", postgres_script()),
+    ("0004_recovery_keys", postgres_script(KEYS)),
 )
 
 
@@ -414,3 +418,29 @@ async def migrate(connection: Connection, schema: str) -> None:
             if script:
                 await connection.execute(script.replace("@.", f"{schema}."))
             await connection.execute(f"INSERT INTO {schema}.redrive_migrations VALUES ($1, $2)", number, name)
+        await _check_shape(connection, schema)
+
+
+async def _check_shape(connection: Connection, schema: str) -> None:
+    """See that the tables and functions are those that the migrations make, whatever they made when they were done."""
+    rows = await connection.fetch(_COLUMNS, schema)
+    there: dict[str, set[str]] = {}
+    for table, column in rows:
+        there.setdefault(table, set()).add(column)
+    known = {row[0] for row in await connection.fetch(_FUNCTIONS, schema)}
+    if problem := shape.missing(*_wanted(MIGRATIONS), there, known):
+        raise SchemaMismatch(len(MIGRATIONS), len(MIGRATIONS), problem)
+
+
+@cache
+def _wanted(migrations: tuple[tuple[str, str], ...]) -> tuple[dict[str, set[str]], set[str]]:
+    scripts = [script for _, script in migrations]
+    return shape.tables(scripts), shape.functions(scripts)
+
+
+_COLUMNS = """
+SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE c.relnamespace = to_regnamespace($1)::oid AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+_FUNCTIONS = "SELECT DISTINCT p.proname FROM pg_proc p WHERE p.pronamespace = to_regnamespace($1)::oid"

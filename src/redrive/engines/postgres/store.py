@@ -135,6 +135,15 @@ class Store:
             self._now,
         )
 
+    async def note_use(self, names: Sequence[str]) -> None:
+        """Note that queues which go away when nobody uses them are being used: somebody waits for them."""
+        await self._execute(
+            "UPDATE @.queues SET used_at = @.instant($2) WHERE name = ANY ($1) AND auto_delete_on_idle IS NOT NULL"
+            " AND used_at < @.instant($2)",
+            names,
+            self._now,
+        )
+
     async def _need(self, lock: Lock, statement: str, *values: object) -> None:
         """Run a statement that changes a locked message; raise if the lock on it is not good."""
         if not await self._execute(statement, *self._key(lock), *values):
@@ -220,12 +229,15 @@ class Store:
         """Lengthen a lock; return when it ends now, None if it had ended already."""
         row = await self._row(
             "UPDATE @.messages m SET due = @.instant($1) + q.lock_duration FROM @.queues q"
-            f" WHERE {_GOOD} RETURNING m.due",
+            f" WHERE {_GOOD} RETURNING m.due, q.id",
             *self._key(lock),
         )
         if row is None:
             await self.queue(lock.queue)
-        return None if row is None else row["due"]
+            return None
+        await self.touch(row["id"])
+        until: float = row["due"]
+        return until
 
     async def unlock(self, locks: Sequence[Lock]) -> None:
         """Give back messages that nobody has seen: their caller was cancelled. They were not delivered."""
@@ -416,6 +428,7 @@ class Store:
             session.session_id,
             until,
         )
+        await self.touch(queue.id)
         return until
 
     async def release_session(self, session: SessionLock) -> None:

@@ -29,15 +29,17 @@ from redrive.broker.engine import (
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Lock, Received
 from redrive.clock import Clock, system_clock, utc
+from redrive.engines import stored
 from redrive.engines.hints import Hints
 from redrive.engines.ledger.script import Script, run_sqlite
 from redrive.engines.sqlite import faults, rows
+from redrive.engines.sqlite.place import Place
 from redrive.engines.sqlite.requests import ApplyRequest, Conflict, LockRequest, OtherRequest, run_group, run_one_by_one
 from redrive.engines.sqlite.schema import migrate
 from redrive.engines.sqlite.store import Store
 from redrive.engines.sqlite.writer import Writer
 from redrive.engines.stored import Row
-from redrive.errors import InvalidSetting, MessageNotFound, QueueNotFound, UsageError
+from redrive.errors import EngineUnavailable, InvalidSetting, MessageNotFound, QueueNotFound, UsageError
 
 T = TypeVar("T")
 
@@ -75,9 +77,10 @@ class SqliteEngine:
         self._clock = clock
         self._chance = chance
         self._store: Store | None = None
-        self._writer = Writer(self._run, self._after_group, clock.monotonic)
+        self._writer = self._new_writer()
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
         self._reader: sqlite3.Connection | None = None
+        self._place: Place | None = None
         self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
         self._is_synced = True
         self._seen_version = -1
@@ -91,16 +94,23 @@ class SqliteEngine:
 
     # --- opening and closing
 
+    def _new_writer(self) -> Writer:
+        return Writer(self._run, self._after_group, self._clock.monotonic)
+
     async def open(self) -> None:
         """Open the file, and bring the schema up to date."""
+        if self._store is not None:
+            raise UsageError(f"{self._path} is open already")
         self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
+        self._writer = self._new_writer()  # the event loop may be another than the last time
+        self._hints.open()
         await asyncio.get_running_loop().run_in_executor(self._reading, self._open)
 
     def _open(self) -> None:
         try:
             self._guarded(self._connect)
         except BaseException:
-            self._close()
+            _close(*self._detached())
             raise
 
     def _connect(self) -> None:
@@ -110,6 +120,7 @@ class SqliteEngine:
         self._wait_for_lock(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
         self._wait_for_lock(lambda: migrate(connection))
         self._reader = self._wait_for_lock(self._new_connection)
+        self._place = None if self._path in ("", ":memory:") else Place(self._path)
 
     def _new_connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
@@ -125,18 +136,24 @@ class SqliteEngine:
     async def close(self) -> None:
         """Finish what was accepted, and close the file."""
         await self._hints.close()
-        await asyncio.gather(*self._giving_back, return_exceptions=True)
+        await self._writer.finish()
+        while self._giving_back:
+            await asyncio.wait(self._giving_back)
+            await self._writer.finish()
+        parts = (
+            self._detached()
+        )  # whoever asks from now on is told that it is closed, and does not touch what is closing
         await self._writer.close()
-        if self._store is not None:
-            await asyncio.get_running_loop().run_in_executor(self._reading, self._close)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._reading, _close, *parts)
+        except RuntimeError:  # the interpreter is ending: there are no threads any more, and nobody to be held up
+            _close(*parts)
         self._reading.shutdown(wait=False)
 
-    def _close(self) -> None:
-        if self._store is not None:
-            self._store.connection.close()
-        if self._reader is not None:
-            self._reader.close()
+    def _detached(self) -> tuple[Store | None, sqlite3.Connection | None]:
+        parts = self._store, self._reader
         self._store = self._reader = None
+        return parts
 
     # --- the port
 
@@ -146,7 +163,7 @@ class SqliteEngine:
 
     async def update(self, name: str, settings: QueueSettings) -> None:
         """Change a queue's settings."""
-        await self._other(lambda store, _: store.queues.change(store.connection, name, settings))
+        await self._other(lambda store, _: store.change_queue(name, settings))
 
     async def delete(self, name: str) -> None:
         """Remove a queue and all it holds."""
@@ -159,14 +176,28 @@ class SqliteEngine:
         return await self._writer.submit(ApplyRequest(effects, inside))
 
     async def lock_next(
-        self, queue: str, limit: int, *, session: SessionLock | None = None, delete: bool = False
+        self,
+        queue: str,
+        limit: int,
+        *,
+        session: SessionLock | None = None,
+        delete: bool = False,
+        max_bytes: int | None = None,
     ) -> list[Received]:
         """Lock the next messages that are ready."""
-        return await self._writer.submit(LockRequest(queue, limit, session, self._give_back, delete=delete))
+        request = LockRequest(
+            queue, stored.bounded(limit), session, self._give_back, delete=delete, max_bytes=max_bytes
+        )
+        return await self._writer.submit(request)
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
         """Lock deferred messages by their numbers."""
-        found = await self._other(lambda store, now: store.lock_deferred(store.queues.get(queue), sequences, now))
+        found = await self._writer.submit(
+            OtherRequest(
+                lambda store, now: store.lock_deferred(store.queues.get(queue), sequences, now),
+                self._give_back_deferred,
+            )
+        )
         if isinstance(found, MessageNotFound):  # not raised inside: what had had its deliveries is dead all the same
             raise found
         return found
@@ -183,7 +214,7 @@ class SqliteEngine:
             store.bring_in([queue], now)
             return store.lock_session(store.queues.get(queue), session_id, now)
 
-        return await self._other(lock)
+        return await self._writer.submit(OtherRequest(lock, self._give_back_session))
 
     async def renew_session(self, session: SessionLock) -> SessionLock:
         """Lengthen a session's lock."""
@@ -196,22 +227,38 @@ class SqliteEngine:
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of what nobody has asked for yet."""
-        return await self._other(lambda store, now: _upkeep(store, now, limit))
+        if self._place is not None:
+            self._place.check_all()
+        waited_for = self._hints.queues
+        most = stored.bounded(limit)
+        return await self._other(lambda store, now: _upkeep(store, now, most, waited_for))
 
     async def wait(self, queue: str, seconds: float) -> None:
-        """Wait for a hint that something may be ready."""
-        await self._hints.wait(queue, seconds)
+        """Wait for a hint that something may be ready; not so long that an idle queue could be deleted meanwhile."""
+        store = self._opened(self._store)
+        await self._hints.wait(queue, min(seconds, store.queues.longest_wait_s(queue)))
 
     async def peek(
         self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
     ) -> list[Received]:
         """Look at messages in order of their numbers."""
         chosen = tuple(State) if states is None else tuple(states)
-        return await self._read(lambda reader: _peek(reader, queue, limit, start, chosen))
+        wanted, first = stored.bounded(limit), stored.nearest(start)
+        if not stored.is_name(queue):
+            raise self._missing(queue)
+        found = await self._read(lambda reader: _peek(reader, queue, wanted, first, chosen))
+        if found is None:
+            raise self._missing(queue)
+        return found
 
     async def inspect(self, name: str | None = None) -> list[QueueInfo]:
         """Describe queues."""
-        return await self._read(lambda reader: _inspect(reader, name))
+        if name is not None and not stored.is_name(name):
+            raise self._missing(name)
+        found = await self._read(lambda reader: _inspect(reader, name))
+        if name is not None and not found:
+            raise self._missing(name)
+        return found
 
     async def run(self, script: Callable[[float], Script[T]]) -> T:
         """Run a script of statements in a transaction."""
@@ -236,20 +283,23 @@ class SqliteEngine:
     def _read_now(self, read: Callable[[sqlite3.Connection], T]) -> T:
         return self._guarded(lambda: self._wait_for_lock(lambda: _in_one_view(self._opened(self._reader), read)))
 
+    def _missing(self, queue: str) -> QueueNotFound:
+        return QueueNotFound(queue, self._opened(self._store).queues.similar(queue))
+
     def _run(self, group: list[Any], may_wait: bool) -> bool:  # noqa: FBT001 - the writer's signature
         """Do a group in one transaction; False if that needs waiting which is not allowed here."""
         try:
             is_done = self._do(self._opened(self._store), run_group, group, may_wait=may_wait)
         except Conflict:  # somebody's lock was not good: undo it all, and let each succeed or fail by himself
             is_done = self._run_one_by_one(group, may_wait=may_wait)
-        except Exception as error:  # noqa: BLE001 - the callers must hear of it, each with an error of his own
+        except BaseException as error:  # noqa: BLE001 - the callers must hear of it, an interrupt included
             is_done = self._fail(group, error)
         return is_done
 
     def _run_one_by_one(self, group: list[Any], *, may_wait: bool) -> bool:
         try:
             return self._do(self._opened(self._store), run_one_by_one, group, may_wait=may_wait)
-        except Exception as error:  # noqa: BLE001 - as in _run
+        except BaseException as error:  # noqa: BLE001 - as in _run
             return self._fail(group, error)
 
     def _do(
@@ -260,20 +310,28 @@ class SqliteEngine:
         self._choose_sync(store, group)
         if not self._begin(store, may_wait=may_wait):
             return False
-        store.begin()
-        do(store, group, self._clock.time())
+        now = self._clock.time()
+        store.begin(now)
+        do(store, group, now)
         store.connection.execute("COMMIT")
+        if self._place is not None:
+            self._place.check()  # after the commit: a file that is gone by now may have been gone before it
         self._woken |= store.woken
         for request in group:
             if isinstance(request.error, sqlite3.Error) and not request.is_the_users:
                 request.error = faults.translated(request.error, self._path)
         return True
 
-    def _fail(self, group: list[Any], error: Exception) -> bool:
+    def _fail(self, group: list[Any], error: BaseException) -> bool:
+        """Tell everybody what ended the transaction: whose error it is as it is, others so that it is not theirs."""
         self._undo()
+        is_ones_own = any(request.error is error for request in group)
         for request in group:
             if isinstance(error, sqlite3.Error | UnicodeDecodeError):
                 request.error = faults.translated(error, self._path)
+            elif is_ones_own and request.error is not error:
+                told = f"another caller's part ended the transaction ({type(error).__name__}); it may have been done"
+                request.error = EngineUnavailable(f"{self._path}: {told}")
             else:
                 request.error = error
         return True
@@ -340,14 +398,36 @@ class SqliteEngine:
 
     def _give_back(self, locks: list[Lock]) -> None:
         """Unlock messages whose receiver was cancelled before it got them."""
-        giving = asyncio.ensure_future(self._other(lambda store, _: store.unlock(locks)))
+        self._undo_later(lambda store, _: store.unlock(locks))
+
+    def _give_back_deferred(self, found: list[Received] | MessageNotFound) -> None:
+        if not isinstance(found, MessageNotFound):
+            self._give_back([received.lock for received in found if received.lock is not None])
+
+    def _give_back_session(self, session: SessionLock) -> None:
+        self._undo_later(lambda store, _: store.unlock_session(session))
+
+    def _undo_later(self, do: Callable[[Store, float], None]) -> None:
+        giving = asyncio.ensure_future(self._other(do))
         self._giving_back.add(giving)
-        giving.add_done_callback(self._giving_back.discard)
+        giving.add_done_callback(self._given_back)
+
+    def _given_back(self, giving: "asyncio.Future[None]") -> None:
+        self._giving_back.discard(giving)
+        if not giving.cancelled():
+            giving.exception()  # whoever asks next hears of it, and the lock ends by itself
 
     async def _look(self, _queues: Sequence[str]) -> tuple[bool, float | None]:
         version, next_due = await self._read(_glance)
         has_changed, self._seen_version = version != self._seen_version, version
         return has_changed, next_due
+
+
+def _close(store: Store | None, reader: sqlite3.Connection | None) -> None:
+    if store is not None:
+        store.connection.close()
+    if reader is not None:
+        reader.close()
 
 
 def _in_one_view(reader: sqlite3.Connection, read: Callable[[sqlite3.Connection], T]) -> T:
@@ -367,7 +447,8 @@ def _glance(reader: sqlite3.Connection) -> tuple[int, float | None]:
     return version, due[0] if due else None
 
 
-def _upkeep(store: Store, now: float, limit: int) -> Upkeep:
+def _upkeep(store: Store, now: float, limit: int, waited_for: Sequence[str]) -> Upkeep:
+    store.note_use(waited_for, now)
     released, over_delivered = store.release_due(now, limit)
     expired = store.expire_due(now, limit)
     store.forget_seen_ids(now, limit)
@@ -380,23 +461,24 @@ def _upkeep(store: Store, now: float, limit: int) -> Upkeep:
     )
 
 
-def _peek(reader: sqlite3.Connection, queue: str, limit: int, start: int, states: Sequence[State]) -> list[Received]:
+def _peek(
+    reader: sqlite3.Connection, queue: str, limit: int, start: int, states: Sequence[State]
+) -> list[Received] | None:
     queue_id = _queue_id(reader, queue)
+    if queue_id is None:
+        return None
     found: list[Row] = []
     for state in states:  # the index is in order within a state
         where = "m.queue = ? AND m.state = ? AND m.sequence >= ? ORDER BY m.sequence LIMIT ?"
         read = f"SELECT {rows.COLUMNS} FROM messages m WHERE {where}"
-        found += reader.execute(read, (queue_id, state, min(start, 2**63 - 1), limit)).fetchall()
+        found += reader.execute(read, (queue_id, state, start, limit)).fetchall()
     found.sort(key=lambda row: row[0])
     return [rows.seen(row, queue) for row in found[:limit]]
 
 
-def _queue_id(reader: sqlite3.Connection, name: str) -> int:
+def _queue_id(reader: sqlite3.Connection, name: str) -> int | None:
     found = reader.execute("SELECT id FROM queues WHERE name = ?", (name,)).fetchone()
-    if found is None:
-        raise QueueNotFound(name)
-    queue_id: int = found[0]
-    return queue_id
+    return None if found is None else found[0]
 
 
 def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
@@ -406,8 +488,6 @@ def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
         " WHERE q.name = ?1 OR (?1 IS NULL AND q.source IS NULL) ORDER BY q.name",
         (name,),
     ).fetchall()
-    if name is not None and not found:
-        raise QueueNotFound(name)
     return [_info(reader, row) for row in found]
 
 

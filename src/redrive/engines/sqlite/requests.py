@@ -25,7 +25,7 @@ from redrive.broker.message import Lock, Received
 from redrive.engines.dealing import deal
 from redrive.engines.sqlite.store import Store
 from redrive.engines.sqlite.writer import Request
-from redrive.errors import LockLost, RedriveError, SessionLost
+from redrive.errors import LockLost, RedriveError, SessionLost, UsageError
 
 T = TypeVar("T")
 
@@ -47,6 +47,8 @@ class ApplyRequest(Request[list[Outcome]]):
         """Do it alone."""
         if self.inside is not None:
             self.inside(store.connection)
+            if not store.connection.in_transaction:
+                raise UsageError("what you give as inside= must neither commit nor roll back; leave that to the broker")
         return [_do(store, effect, now) for effect in self.effects]
 
 
@@ -61,10 +63,13 @@ class LockRequest(Request[list[Received]]):
         give_back: Callable[[list[Lock]], None],
         *,
         delete: bool,
+        max_bytes: int | None = None,
     ) -> None:
         self.queue = queue
         self.limit = limit
         self.session = session
+        self.is_shared = session is None and max_bytes is None  # others may receive together with it
+        self._max_bytes = max_bytes
         self.delete = self.needs_sync = delete
         self._give_back = give_back
 
@@ -76,8 +81,9 @@ class LockRequest(Request[list[Received]]):
             if self.session.queue != self.queue:
                 raise SessionLost(self.queue, self.session.session_id)
             store.check_session(self.session, now)
+        limit = self.limit if self._max_bytes is None else store.fitting(queue, self.limit, self._max_bytes)
         receive = store.take if self.delete else store.lock
-        return receive(queue, self.limit, now, self.session)
+        return receive(queue, limit, now, self.session)
 
     def abandoned(self) -> None:
         """Give back what was locked for a caller who is gone."""
@@ -86,10 +92,21 @@ class LockRequest(Request[list[Received]]):
 
 
 class OtherRequest(Request[T]):
-    """Anything else: a function of the store and the time."""
+    """Anything else: a function of the store and the time.
 
-    def __init__(self, do: Callable[[Store, float], T]) -> None:
+    Args:
+        do: the function.
+        undo: is given its result if the caller was cancelled before it could take it.
+    """
+
+    def __init__(self, do: Callable[[Store, float], T], undo: Callable[[Any], None] | None = None) -> None:
         self._do = do
+        self._undo = undo
+
+    def abandoned(self) -> None:
+        """Undo what was done for a caller who is gone."""
+        if self._undo is not None and self.result is not None:
+            self._undo(self.result)
 
     def run(self, store: Store, now: float) -> T:
         """Do it alone."""
@@ -102,7 +119,7 @@ def run_group(store: Store, group: Sequence[Any], now: float) -> None:
         group[0].result = group[0].run(store, now)  # nobody else to spare: if it fails, the transaction is undone
         return
     applies = [request for request in group if type(request) is ApplyRequest and request.inside is None]
-    locks = [request for request in group if type(request) is LockRequest and request.session is None]
+    locks = [request for request in group if type(request) is LockRequest and request.is_shared]
     together = {id(request) for request in (*applies, *locks)}
     if applies:
         _apply_together(store, applies, now)
@@ -116,7 +133,7 @@ def run_group(store: Store, group: Sequence[Any], now: float) -> None:
 def run_one_by_one(store: Store, group: Sequence[Any], now: float) -> None:
     """Do a group in the transaction that is open, so that each request succeeds or fails by itself."""
     store.forget()  # the transaction that was undone may have changed what it remembers
-    store.begin()
+    store.begin(now)
     for request in group:
         request.error = None
         run_alone(store, request, now)
@@ -127,17 +144,17 @@ def run_alone(store: Store, request: Any, now: float) -> None:  # noqa: ANN401 -
     store.connection.execute("SAVEPOINT alone")
     try:
         request.result = request.run(store, now)
-    except Exception as error:
+    except BaseException as error:
+        request.error = error  # also if it ends the transaction for all: then the others are told something else
         if _is_faulty(store, error):
             raise
         store.connection.execute("ROLLBACK TO alone")
         store.queues.forget()  # what was undone may have changed them; numbers it used stay unused
         store.queues.refresh(store.connection)
-        request.error = error
     store.connection.execute("RELEASE alone")
 
 
-def _is_faulty(store: Store, error: Exception) -> bool:
+def _is_faulty(store: Store, error: BaseException) -> bool:
     """Say whether an error is the database's own: it ends the transaction for all, not for one."""
     theirs = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.DataError)
     is_sql = isinstance(error, sqlite3.Error)

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable
 
-from redrive.broker.lifecycle import State
+from redrive.broker.lifecycle import LOCKED_STATES, State
 from redrive.broker.message import Lock, Received
 from redrive.engines.stored import Row, instant, received
 
@@ -40,4 +40,5 @@ def seen(row: Row, queue: str) -> Received:
     """Return a message as it is in its queue, from a row of ``COLUMNS``."""
     state = State(row[_STATE])
     due_at = row[_DUE] if state == State.SCHEDULED else None
-    return received(row[:_STATE], queue, state, row[DELIVERY_COUNT], due_at=due_at)
+    locked_until = instant(row[_DUE]) if state in LOCKED_STATES else None
+    return received(row[:_STATE], queue, state, row[DELIVERY_COUNT], due_at=due_at, locked_until=locked_until)

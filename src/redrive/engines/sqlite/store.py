@@ -1,13 +1,23 @@
 # SPDX-License-Identifier: MIT
 """What happens to messages, in SQL. Every method runs inside a transaction that somebody else begins and commits."""
 
+import math
 import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import count
 
 from redrive.broker import lifecycle
-from redrive.broker.engine import Abandon, Cancel, DeadLetter, Defer, Send, SessionLock, SetSessionState
+from redrive.broker.engine import (
+    Abandon,
+    Cancel,
+    DeadLetter,
+    Defer,
+    QueueSettings,
+    Send,
+    SessionLock,
+    SetSessionState,
+)
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Headers, Lock, Received
 from redrive.clock import utc
@@ -57,8 +67,10 @@ class Store:
         self._tokens = count(secrets.randbits(62))  # no other process has begun anywhere near
         self._data_version = -1
         self._last_sequence = 0
+        self._last_now = math.inf  # so that the first transaction looks for locks from before the clock was set back
+        self._has_shortened = False
 
-    def begin(self) -> None:
+    def begin(self, now: float) -> None:
         """Learn, at the beginning of a transaction, what everything in it goes by, unless nobody else changed it."""
         self.woken.clear()
         (data_version,) = self.connection.execute("PRAGMA data_version").fetchone()
@@ -67,11 +79,17 @@ class Store:
             self._last_sequence = last[0] if last else 0
             self.queues.refresh(self.connection)
             self._data_version = data_version
+        self._has_shortened = now < self._last_now
+        if self._has_shortened:
+            self._shorten_locks(now)
+        self._last_now = now
 
     def forget(self) -> None:
         """Learn everything anew next time: a transaction was undone."""
         self._data_version = -1
         self.queues.forget()
+        if self._has_shortened:
+            self._last_now = math.inf
 
     # --- sending
 
@@ -248,18 +266,36 @@ class Store:
             return []
         until = now + queue.settings.lock_duration if session is None else self._session_until(queue, session)
         token = next(self._tokens)
-        self._mark_locked(queue, found, until, token, session)
+        self._mark_locked(queue, found, (until, token), now, session)
         return rows.locked(found, queue.name, State.LOCKED, token, until)
 
+    def fitting(self, queue: QueueRow, limit: int, max_bytes: int) -> int:
+        """Return how many of the next messages fit into some bytes; one at least."""
+        sizes = self.connection.execute(
+            "SELECT coalesce(length(m.body), (SELECT length(body) FROM bodies WHERE sequence = m.sequence), 0)"
+            " + coalesce(length(m.properties), 0) FROM messages m WHERE m.queue = ? AND m.state = 0"
+            " ORDER BY m.sequence LIMIT ?",
+            (queue.id, limit),
+        ).fetchall()
+        return stored.fitting([size for (size,) in sizes], limit, max_bytes)
+
     def _mark_locked(
-        self, queue: QueueRow, found: Sequence[stored.Row], until: float, token: int, session: SessionLock | None
+        self,
+        queue: QueueRow,
+        found: Sequence[stored.Row],
+        lock: tuple[float, int],  # until when, and its token
+        now: float,
+        session: SessionLock | None,
     ) -> None:
         if len(found) < _WORTH_A_RANGE:
-            self.connection.executemany(_LOCK + "sequence = ?", [(until, token, row[0]) for row in found])
+            self.connection.executemany(_LOCK + "sequence = ?", [(*lock, row[0]) for row in found])
             return
-        # they are the first that are ready, so they are neighbours in the index, and one statement finds them all
-        where = "queue = ? AND state = 0 AND sequence BETWEEN ? AND ?"
-        keys = [until, token, queue.id, found[0][0], found[-1][0]]
+        # they are the first that may be delivered, so one statement finds them all in one place of the index
+        where = (
+            "queue = ? AND state = 0 AND sequence BETWEEN ? AND ?"
+            " AND (expires IS NULL OR expires > ?) AND delivery_count < ?"
+        )
+        keys = [*lock, queue.id, found[0][0], found[-1][0], now, queue.settings.max_delivery_count]
         if session is not None:
             where += " AND session = ?"
             keys.append(session.session_id)
@@ -351,6 +387,7 @@ class Store:
             "UPDATE messages SET due = ? WHERE sequence = ? AND token = ? AND queue = ? AND due > ?",
             (until, stored.storable(lock.sequence), stored.storable(lock.token), queue.id, now),
         ).rowcount
+        self._touch(queue, now)
         return until if renewed else None
 
     def unlock(self, locks: Sequence[Lock]) -> None:
@@ -424,18 +461,26 @@ class Store:
         key = (until, queue.id, session.session_id)
         self.connection.execute("UPDATE sessions SET locked_until = ? WHERE queue = ? AND session = ?", key)
         self.connection.execute("UPDATE messages SET due = ? WHERE queue = ? AND session = ? AND state = 2", key)
+        self._touch(queue, now)
         return until
 
     def release_session(self, session: SessionLock, now: float) -> None:
         """Give a session back, and the messages that were locked through it."""
-        queue = self.check_session(session, now)
+        self.check_session(session, now)
+        self.unlock_session(session)
+
+    def unlock_session(self, session: SessionLock) -> None:
+        """Give a session back if it is still locked with this token."""
+        queue = self.queues.get(session.queue)
         key = (queue.id, session.session_id)
-        self.connection.execute(
-            "UPDATE sessions SET token = NULL, locked_until = NULL WHERE queue = ? AND session = ?", key
-        )
-        self._unlock_session(queue, session.session_id)
-        self.connection.execute("DELETE FROM sessions WHERE queue = ? AND session = ? AND state IS NULL", key)
-        self.woken.add(queue.name)
+        freed = self.connection.execute(
+            "UPDATE sessions SET token = NULL, locked_until = NULL WHERE queue = ? AND session = ? AND token = ?",
+            (*key, session.token),
+        ).rowcount
+        if freed:
+            self._unlock_session(queue, session.session_id)
+            self.connection.execute("DELETE FROM sessions WHERE queue = ? AND session = ? AND state IS NULL", key)
+            self.woken.add(queue.name)
 
     def set_session_state(self, effect: SetSessionState, now: float) -> None:
         """Store what a session wants to remember."""
@@ -446,6 +491,29 @@ class Store:
         )
 
     # --- upkeep
+
+    def _shorten_locks(self, now: float) -> None:
+        """End locks one duration from now at the latest: what ends later was locked before the clock was set back.
+
+        Its holder keeps it at least as long as it was promised, as that was one duration from when it was locked.
+        """
+        for queue in self.queues.all():
+            longest = now + queue.settings.lock_duration
+            for state in lifecycle.LOCKED_STATES:
+                self.connection.execute(
+                    "UPDATE messages SET due = ?1 WHERE queue = ?2 AND state = ?3 AND due > ?1",
+                    (longest, queue.id, state.value),
+                )
+            if queue.settings.requires_session:
+                self.connection.execute(
+                    "UPDATE sessions SET locked_until = ?1 WHERE queue = ?2 AND locked_until > ?1", (longest, queue.id)
+                )
+
+    def note_use(self, names: Iterable[str], now: float) -> None:
+        """Note that queues are being used: somebody waits for what is sent to them."""
+        for name in names:
+            if self.queues.has(name):
+                self._touch(self.queues.get(name), now)
 
     def release_due(self, now: float, limit: int) -> tuple[int, int]:
         """End locks that are over and bring in what is due; return how many, and how many of them had had enough."""
@@ -521,6 +589,11 @@ class Store:
         for name in idle:
             self.delete_queue(name)
         return len(idle)
+
+    def change_queue(self, name: str, settings: QueueSettings) -> None:
+        """Change a queue's settings; whoever waits for it asks again, and waits by what holds now."""
+        self.queues.change(self.connection, name, settings)
+        self.woken.add(name)
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue, its dead-letter queue, and all they hold."""

@@ -14,6 +14,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, TypeVar
 
+from redrive.errors import EngineUnavailable
+
 T = TypeVar("T")
 
 _FAST_S = 0.002
@@ -35,7 +37,7 @@ class Request(Generic[T]):
     task: "asyncio.Task[Any] | None" = None
     future: "asyncio.Future[T] | None" = None
     result: T | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
     is_the_users = False
     """Whether it runs code of the user, whose errors are his to see as they are."""
@@ -95,20 +97,26 @@ class Writer:
             loop.call_soon(self._flush)
         try:
             return await request.future
-        except asyncio.CancelledError:
-            if request.future.done() and not request.future.cancelled():
-                request.abandoned()  # it was done, and cancelled before it could say so
+        except BaseException:  # its own error; or the caller was cancelled, or its coroutine closed
+            if not request.future.done():
+                request.future.cancel()  # so that whoever delivers the result sees that nobody waits for it
+            elif not request.future.cancelled() and request.error is None:
+                request.abandoned()  # it was done, and the caller was cancelled before it could take the result
             raise
 
-    async def close(self) -> None:
-        """Wait until everything that was submitted is done, and end the thread."""
+    async def finish(self) -> None:
+        """Wait until everything that was submitted is done."""
         while self._pending or self._is_busy or self._is_scheduled:
             self._idle.clear()
             await self._idle.wait()
-        if self._thread is not None:
+
+    async def close(self) -> None:
+        """Wait until everything that was submitted is done, and end the thread."""
+        await self.finish()
+        thread, self._thread = self._thread, None
+        if thread is not None:
             self._groups.put(None)
-            await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
-            self._thread = None
+            thread.join()  # it has nothing to do; and while the interpreter ends, no other thread could wait for it
 
     def _flush(self) -> None:
         """Start a group with everybody who is waiting."""
@@ -120,13 +128,28 @@ class Writer:
             return
         # whoever was alone, and comes again, need not wait for company
         self._loner = group[0].task if len(group) == 1 else None
-        if self._loner is not None and self._run_now(group):
+        try:
+            is_done = self._loner is not None and self._run_now(group)
+            if not is_done:
+                self._hand_over(group)
+        except BaseException as error:  # noqa: BLE001 - the callers must hear of it; an interrupt reaches them too
+            _fail(group, error)
+            is_done = True
+        if is_done:
             self._deliver(group)
-            return
-        self._is_busy = True
+
+    def _hand_over(self, group: list[Any]) -> None:
+        """Let the thread do a group."""
         if self._thread is None:
-            self._thread = Thread(target=self._work, name="redrive-sqlite-writer", daemon=True)
-            self._thread.start()
+            thread = Thread(target=self._work, name="redrive-sqlite-writer", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise EngineUnavailable(
+                    f"no thread can be started to write with; nothing was done ({error})"
+                ) from error
+            self._thread = thread
+        self._is_busy = True
         self._groups.put(group)
 
     def _is_idle(self) -> bool:
@@ -140,7 +163,7 @@ class Writer:
         if not self._run(group, False):  # noqa: FBT003 - do not wait: this is the event loop
             return False
         self._held_s += self._note_cost(began)
-        self._after()
+        self._call_after()
         return True
 
     async def _give_a_turn(self, request: Any) -> None:  # noqa: ANN401 - a request of any kind
@@ -148,8 +171,9 @@ class Writer:
         self._is_busy = True
         try:
             await _a_turn()
-        except asyncio.CancelledError:
-            request.abandoned()
+        except BaseException:
+            if request.error is None:
+                request.abandoned()
             raise
         finally:
             self._is_busy = False
@@ -159,25 +183,37 @@ class Writer:
     def _work(self) -> None:
         while (group := self._groups.get()) is not None:
             began = self._monotonic()
-            self._run(group, True)  # noqa: FBT003 - this thread may wait
+            try:
+                self._run(group, True)  # noqa: FBT003 - this thread may wait
+            except BaseException as error:  # noqa: BLE001 - the callers must hear of it, and the thread must go on
+                _fail(group, error)
             self._note_cost(began)
-            group[0].future.get_loop().call_soon_threadsafe(self._finish, group)
+            try:
+                group[0].future.get_loop().call_soon_threadsafe(self._finish, group)
+            except RuntimeError:  # the event loop was closed meanwhile, and nobody waits any more
+                self._is_busy = False
 
     def _finish(self, group: list[Any]) -> None:
         self._is_busy = False
-        self._after()
+        self._call_after()
         self._deliver(group)
 
+    def _call_after(self) -> None:
+        """Do what follows a group. Its callers have their results already, so its failure is not theirs."""
+        try:
+            self._after()
+        except Exception as error:  # noqa: BLE001 - reported to the event loop
+            _report("what follows a group of requests failed", error)
+
     def _deliver(self, group: list[Any]) -> None:
-        for request in group:
-            future = request.future
-            if future.done():
-                request.abandoned()
-            elif request.error is not None:
-                future.set_exception(request.error)
-            else:
-                future.set_result(request.result)
-        self._go_on()
+        try:
+            for request in group:
+                try:
+                    _answer(request)
+                except Exception as error:  # noqa: BLE001 - reported to the event loop; the others get their results
+                    _report("a result could not be delivered", error)
+        finally:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Begin the next group, if somebody waits for it."""
@@ -192,3 +228,27 @@ class Writer:
         taken = self._monotonic() - began
         self._cost_s += 0.2 * (taken - self._cost_s)
         return taken
+
+
+def _answer(request: Any) -> None:  # noqa: ANN401 - a request of any kind
+    """Give a caller the result, or the error."""
+    if request.future.done():
+        if request.error is None:
+            request.abandoned()
+    elif isinstance(request.error, StopIteration):  # no future takes it, and no coroutine can raise it
+        unraisable = RuntimeError("StopIteration was raised")
+        unraisable.__cause__ = request.error
+        request.future.set_exception(unraisable)
+    elif request.error is not None:
+        request.future.set_exception(request.error)
+    else:
+        request.future.set_result(request.result)
+
+
+def _fail(group: list[Any], error: BaseException) -> None:
+    for request in group:
+        request.error = error
+
+
+def _report(message: str, error: Exception) -> None:
+    asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})

@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
-from redrive.broker import Abandon, DeadLetter, Defer, Engine, Message, Send
-from redrive.errors import MessageTooLarge
+from redrive.broker import Abandon, Complete, DeadLetter, Defer, Engine, Message, Send
+from redrive.broker.message import HeaderValue
+from redrive.errors import InvalidMessage, MessageTooLarge
 from redrive.testing.conformance.fixtures import EngineFixtures
 from redrive.testing.conformance.verbs import (
     DEAD,
@@ -145,6 +146,31 @@ class MessageBehaviours(EngineFixtures):
         await engine.apply([Send(ORDERS, message(b"x" * 900))])
         await refused(engine, Send(ORDERS, message(b"x" * 900, headers={"h": "ü" * 60})), error=MessageTooLarge)
         await refused(engine, Send(ORDERS, message(b"x" * 900, subject="s" * 200)), error=MessageTooLarge)
+
+    @pytest.mark.parametrize("own", [{}, {"theirs": "ü"}], ids=["plain", "with headers"])
+    async def test_what_redrive_adds_does_not_count_towards_the_limit(
+        self, engine: Engine, own: dict[str, HeaderValue]
+    ) -> None:
+        await declare(engine, max_message_bytes=1_000)
+        size = 1_000 - (len('{"headers":{"theirs":"ü"}}'.encode()) if own else 0)
+        await engine.apply([Send(ORDERS, message(b"x" * size, headers=own))])
+        added = {"redrive-failed-stack-trace": "\x01" * 8_000, "redrive-recovery-id": "a" * 32}
+        await engine.apply([DeadLetter(lock_of(await lock_one(engine)), "x", headers=added)])
+        dead = await lock_one(engine, DEAD)
+        await engine.apply([Complete(lock_of(dead)), Send(ORDERS, dead.message)])
+        back = await lock_one(engine)
+        assert (len(back.body), back.headers) == (size, own | added)
+        too_large = message(b"x" * (size + 1), headers=own | added)
+        with pytest.raises(MessageTooLarge) as caught:
+            await engine.apply([Send(ORDERS, too_large)])
+        assert (caught.value.size, caught.value.limit) == (1_001, 1_000)
+
+    async def test_what_redrive_adds_has_a_limit_of_its_own(self, engine: Engine) -> None:
+        await declare(engine, max_message_bytes=1_000)
+        smuggled = {f"redrive-{number}": "x" * 1_000 for number in range(200)}
+        await refused(engine, Send(ORDERS, message(b"x", headers=smuggled)), error=InvalidMessage)
+        await update(engine, max_message_bytes=MIB)
+        await engine.apply([Send(ORDERS, message(b"x", headers=smuggled))])
 
     async def test_the_limit_is_the_queues_own(self, engine: Engine) -> None:
         await declare(engine, max_message_bytes=10)

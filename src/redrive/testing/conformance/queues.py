@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: MIT
 """Queues: declaring, changing, describing, deleting, and what happens to those nobody uses."""
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from redrive.broker import Abandon, Complete, DeadLetter, Defer, Engine, QueueSettings, Send
+from redrive.broker import Abandon, Broker, Complete, DeadLetter, Defer, Engine, QueueSettings, Send
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, LockLost, QueueNotFound
-from redrive.testing.conformance.fixtures import EngineFixtures
+from redrive.testing.conformance.fixtures import EngineFixtures, needs
 from redrive.testing.conformance.verbs import (
     BILLING,
     DEAD,
+    LOCK_S,
     ORDERS,
     bodies,
     declare,
@@ -26,7 +28,9 @@ from redrive.testing.conformance.verbs import (
     refused,
     send,
     send_one,
+    turns,
     update,
+    while_time_passes,
 )
 from redrive.testing.manual_clock import ManualClock
 
@@ -247,6 +251,53 @@ class QueueBehaviours(EngineFixtures):
         clock.advance(300)
         await keep_up(engine)
         assert await engine.inspect() == []
+
+    async def test_waiting_counts_as_use(self, engine: Engine, broker: Broker, clock: ManualClock) -> None:
+        await declare(engine, auto_delete_on_idle=600)
+        waiting = asyncio.create_task(broker.receive(ORDERS, wait=86_400))
+        while not clock.sleepers:  # then it waits
+            await asyncio.wait({waiting}, timeout=0.005)
+        clock.advance(5_000)
+        await keep_up(engine)
+        await send(engine, b"still there")
+        assert [found.body for found in await while_time_passes(waiting, clock)] == [b"still there"]
+
+    async def test_waiting_counts_as_use_for_the_other_engine(
+        self, engine: Engine, other: Engine, broker: Broker, clock: ManualClock
+    ) -> None:
+        await declare(engine, auto_delete_on_idle=600)
+        waiting = asyncio.create_task(broker.receive(ORDERS, wait=86_400))
+        used_at = (await inspect(other)).used_at
+        for _ in range(3):  # it is noted by threads and servers, so there is no telling after how many steps
+            now_at = used_at
+            for _ in range(2_000):
+                if (now_at := (await inspect(other)).used_at) != used_at:
+                    break
+                clock.advance(0.2)
+                await turns()
+            assert now_at != used_at, "nobody noted that somebody waits"
+            assert (now_at - used_at).total_seconds() < 600
+            used_at = now_at
+            await keep_up(other)
+        await send(other, b"still there")
+        assert [found.body for found in await while_time_passes(waiting, clock)] == [b"still there"]
+
+    @pytest.mark.parametrize("what", ["message", "session"])
+    async def test_renewing_a_lock_counts_as_use(self, engine: Engine, clock: ManualClock, what: str) -> None:
+        if what == "session":
+            needs(engine.capabilities.has_sessions, "it has no sessions")
+        await declare(engine, auto_delete_on_idle=100, requires_session=what == "session")
+        await send(engine, b"long work", session_id="A")
+        session = await engine.lock_session(ORDERS, "A") if what == "session" else None
+        (held,) = await engine.lock_next(ORDERS, 1, session=session)
+        for _ in range(10):
+            clock.advance(LOCK_S / 2)
+            if session is None:
+                assert await engine.renew([lock_of(held)]) != [None]
+            else:
+                await engine.renew_session(session)
+            await keep_up(engine)
+        await engine.apply([Complete(lock_of(held))])
 
     async def test_a_queue_without_the_setting_stays(self, engine: Engine, clock: ManualClock) -> None:
         await declare(engine)

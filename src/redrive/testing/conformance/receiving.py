@@ -55,6 +55,19 @@ class ReceivingBehaviours(EngineFixtures):
         assert [found.body for found in await lock(engine, limit=2)] == [b"1", b"2"]
         assert [found.body for found in await lock(engine, limit=2)] == [b"3"]
 
+    async def test_receive_brings_what_fits_into_some_bytes_and_one_at_least(
+        self, engine: Engine, clock: ManualClock
+    ) -> None:
+        await declare(engine)
+        await send(engine, *(bytes(4_000) for _ in range(3)), bytes(20_000), b"small")
+        assert len(await engine.lock_next(ORDERS, 3, max_bytes=9_000)) == 2
+        assert [len(found.body) for found in await engine.lock_next(ORDERS, 10, max_bytes=9_000)] == [4_000]
+        assert [len(found.body) for found in await engine.lock_next(ORDERS, 10, max_bytes=9_000)] == [20_000]
+        assert [found.body for found in await engine.lock_next(ORDERS, 10, max_bytes=9_000)] == [b"small"]
+        assert await engine.lock_next(ORDERS, 10, max_bytes=9_000) == []
+        clock.advance(LOCK_S + 1)  # their locks have ended: a receive brings them in, and must not bring too many
+        assert len(await engine.lock_next(ORDERS, 10, max_bytes=45_000)) == 2
+
     async def test_a_locked_message_is_out_of_sight(self, engine: Engine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"mine")
@@ -265,6 +278,19 @@ class ReceivingBehaviours(EngineFixtures):
             (b"later", State.SCHEDULED),
             (b"ready", State.READY),
         ]
+
+    async def test_peek_tells_when_a_lock_ends(self, engine: Engine, clock: ManualClock) -> None:
+        await declare(engine)
+        await send(engine, b"deferred", b"locked", b"ready")
+        (deferred,) = await engine.lock_next(ORDERS, 1)
+        await engine.apply([Defer(lock_of(deferred))])
+        await engine.lock_deferred(ORDERS, [deferred.sequence])
+        clock.advance(5)
+        held = await lock_one(engine)
+        until = [seen.locked_until for seen in await engine.peek(ORDERS, 9)]
+        assert until == [utc(clock.time() + LOCK_S - 5), held.locked_until, None]
+        assert held.locked_until == utc(clock.time() + LOCK_S)
+        assert [seen.due_at for seen in await engine.peek(ORDERS, 9)] == [None, None, None]
 
     async def test_peek_shows_only_the_states_asked_for(self, engine: Engine) -> None:
         await declare(engine)

@@ -175,6 +175,23 @@ class TimingBehaviours(EngineFixtures):
         clock.advance(10)
         assert (await lock_one(engine)).body == b"alive"
 
+    async def test_expired_messages_among_the_living_are_locked_for_nobody(
+        self, engine: Engine, clock: ManualClock
+    ) -> None:
+        await declare(engine, dead_letter_on_expiration=True)
+        for _ in range(60):
+            await send(engine, b"expired", b"expired", b"expired", ttl=10)
+            await send(engine, b"alive")
+        clock.advance(10)
+        taken = 0
+        for _ in range(12):
+            found = await lock(engine, limit=5)
+            taken += len(found)
+            assert [one.body for one in found] == [b"alive"] * 5
+            assert (await inspect(engine)).locked == taken
+        await keep_up(engine)
+        assert (await inspect(engine)).dead == 180
+
     async def test_a_locked_message_does_not_expire(self, engine: Engine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"in hand", ttl=10)

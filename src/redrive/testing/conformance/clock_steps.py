@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+"""A wall clock that is set: back or forward, by a person or a time server.
+
+A step back costs whoever waits for a lock at most one lock duration, counted from the next upkeep. It never gives one
+message to two holders. Instants that people named, such as when a message is due, stay what they are.
+"""
+
+import pytest
+
+from redrive.broker import Complete, Defer, Engine, Send, SetSessionState, State
+from redrive.clock import utc
+from redrive.errors import LockLost, SessionLost
+from redrive.testing.conformance.fixtures import EngineFactory, EngineFixtures, needs
+from redrive.testing.conformance.verbs import (
+    LOCK_S,
+    ORDERS,
+    accept,
+    bodies,
+    declare,
+    deferred_one,
+    inspect,
+    keep_up,
+    lock,
+    lock_of,
+    lock_one,
+    message,
+    send,
+    send_one,
+)
+from redrive.testing.manual_clock import ManualClock
+
+AN_HOUR = 3_600.0
+steps_back = pytest.mark.parametrize("step", [-AN_HOUR, -10 * 365 * 86_400.0], ids=["an hour", "ten years"])
+
+
+class ClockStepBehaviours(EngineFixtures):
+    """What a step of the wall clock costs."""
+
+    @steps_back
+    async def test_a_lock_ends_one_duration_after_the_clock_was_set_back(
+        self, engine: Engine, clock: ManualClock, step: float
+    ) -> None:
+        await declare(engine)
+        await send(engine, b"held")
+        held = await lock_one(engine)
+        clock.jump(step)
+        await keep_up(engine)
+        clock.advance(LOCK_S - 0.001)
+        assert await lock(engine) == [], "nobody else gets what is held"
+        clock.advance(0.001)
+        again = await lock_one(engine)
+        assert (again.body, again.delivery_count) == (b"held", 2)
+        with pytest.raises(LockLost):
+            await engine.apply([Complete(lock_of(held))])
+
+    @steps_back
+    async def test_a_holder_keeps_its_lock_when_the_clock_is_set_back(
+        self, engine: Engine, clock: ManualClock, step: float
+    ) -> None:
+        await declare(engine)
+        await send(engine, b"held", b"renewed")
+        held, renewed = await lock(engine)
+        clock.advance(LOCK_S / 2)
+        clock.jump(step)
+        await keep_up(engine)
+        clock.advance(LOCK_S / 2 - 0.001)
+        (until,) = await engine.renew([lock_of(renewed)])
+        assert until == utc(clock.time() + LOCK_S)
+        await engine.apply([Complete(lock_of(held))])
+        clock.advance(LOCK_S - 0.001)
+        await engine.apply([Complete(lock_of(renewed))])
+        assert await bodies(engine) == []
+
+    @steps_back
+    async def test_a_deferred_message_is_free_one_duration_after_the_clock_was_set_back(
+        self, engine: Engine, clock: ManualClock, step: float
+    ) -> None:
+        await declare(engine)
+        number = await send_one(engine, b"aside")
+        await engine.apply([Defer(lock_of(await lock_one(engine)))])
+        await deferred_one(engine, number)
+        clock.jump(step)
+        await keep_up(engine)
+        clock.advance(LOCK_S)
+        await keep_up(engine)
+        assert (await deferred_one(engine, number)).body == b"aside"
+
+    @steps_back
+    async def test_a_session_is_free_one_duration_after_the_clock_was_set_back(
+        self, engine: Engine, clock: ManualClock, step: float
+    ) -> None:
+        needs(engine.capabilities.has_sessions, "it has no sessions")
+        await declare(engine, requires_session=True)
+        await send(engine, b"one", session_id="A")
+        lost = await accept(engine, "A")
+        await engine.lock_next(ORDERS, 1, session=lost)
+        clock.jump(step)
+        await keep_up(engine)
+        clock.advance(LOCK_S - 0.001)
+        assert await engine.lock_session(ORDERS, "A") is None
+        await engine.apply([SetSessionState(lost, b"still mine")])
+        clock.advance(0.001)
+        session = await accept(engine)
+        assert session.state == b"still mine"
+        assert [found.body for found in await engine.lock_next(ORDERS, 1, session=session)] == [b"one"]
+        with pytest.raises(SessionLost):
+            await engine.renew_session(lost)
+
+    async def test_an_engine_opened_after_the_step_notices_it_too(
+        self, engine: Engine, make_engine: EngineFactory, clock: ManualClock
+    ) -> None:
+        if not self.has_shared_store:
+            pytest.skip("the store ends with the engine")
+        await declare(engine)
+        await send(engine, b"held")
+        await lock_one(engine)
+        await engine.close()
+        clock.jump(-AN_HOUR)
+        again = make_engine(clock)
+        await again.open()
+        try:
+            await keep_up(again)
+            clock.advance(LOCK_S)
+            assert (await lock_one(again)).body == b"held"
+        finally:
+            await again.close()
+
+    async def test_many_steps_back_cost_one_duration(self, engine: Engine, clock: ManualClock) -> None:
+        await declare(engine)
+        await send(engine, b"held")
+        await lock_one(engine)
+        for _ in range(20):
+            clock.jump(-AN_HOUR)
+            await keep_up(engine)
+        clock.advance(LOCK_S)
+        assert (await lock_one(engine)).body == b"held"
+
+    async def test_a_scheduled_message_keeps_its_instant(self, engine: Engine, clock: ManualClock) -> None:
+        await declare(engine)
+        at = utc(clock.time() + 60)
+        await engine.apply([Send(ORDERS, message(b"at noon"), at)])
+        clock.jump(-AN_HOUR)
+        await keep_up(engine)
+        (seen,) = await engine.peek(ORDERS, 1)
+        assert (seen.state, seen.due_at) == (State.SCHEDULED, at)
+        clock.advance(AN_HOUR + 59)
+        assert await lock(engine) == []
+        clock.advance(1)
+        assert (await lock_one(engine)).body == b"at noon"
+
+    async def test_a_step_forward_ends_locks_and_the_holder_is_told(self, engine: Engine, clock: ManualClock) -> None:
+        await declare(engine)
+        await send(engine, b"held")
+        held = await lock_one(engine)
+        clock.jump(AN_HOUR)
+        assert (await lock_one(engine)).delivery_count == 2
+        with pytest.raises(LockLost):
+            await engine.apply([Complete(lock_of(held))])
+        assert (await inspect(engine)).locked == 1
