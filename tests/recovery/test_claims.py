@@ -466,7 +466,7 @@ async def test_an_operation_of_a_dead_process_goes_on_although_the_clock_was_set
     """F9: with a rate as well; leases, the lane's next moment and what is locked are behind us in half a minute."""
     process = await site.open()
     await process.fail(6)
-    operation = await process.recovery.recover("", rate=2)
+    operation = await process.recovery.recover("status:unresolved", rate=2)
     process.dies("ledger.forwarded", nth=2)
     with pytest.raises(Crash):
         await process.work()

@@ -696,7 +696,7 @@ async def test_what_makes_no_sense_is_refused_before_it_is_stored(process, how):
 async def test_a_step_does_what_can_be_done_now_and_says_when_there_is_more(process):
     """F8: with a rate it waited for the whole operation, and on a manual clock for ever."""
     await process.fail(3)
-    await process.recovery.recover("", rate=2)
+    await process.recovery.recover("status:unresolved", rate=2)
     steps = []
     for _ in range(12):
         steps.append(await process.recovery.step())
@@ -713,7 +713,7 @@ async def test_a_step_does_what_can_be_done_now_and_says_when_there_is_more(proc
 async def test_a_step_says_when_an_operation_begins(process):
     """F8: and returns at once, as there is nothing to do now."""
     await process.fail(1)
-    await process.recovery.recover("", at=1_000)
+    await process.recovery.recover("status:unresolved", at=1_000)
     step = await process.recovery.step()
     assert (bool(step), round(step.next_in)) == (False, 1_000)
 
@@ -721,7 +721,7 @@ async def test_a_step_says_when_an_operation_begins(process):
 async def test_a_step_says_for_how_long_it_waits_for_the_first_ones(process):
     """F8: silence is no success, and somebody has to look when it has lasted long enough."""
     await process.fail(3)
-    await process.recovery.recover("", canary=Canary(count=1, patience=60))
+    await process.recovery.recover("status:unresolved", canary=Canary(count=1, patience=60))
     while await process.recovery.step():
         pass
     step = await process.recovery.step()
@@ -735,7 +735,7 @@ async def test_a_step_says_when_another_process_would_be_gone(process):
     """F8: whoever only steps looks again when the lease of a dead process has ended."""
     await process.fail(1)
     async with process.busy_lane("orders"):
-        await process.recovery.recover("")
+        await process.recovery.recover("status:unresolved")
         assert await process.recovery.step()
         step = await process.recovery.step()
     assert (bool(step), step.next_in) == (False, 15.0)
@@ -745,7 +745,7 @@ async def test_a_step_does_not_wait_for_copies_that_a_dead_process_has(site):
     """F8: they come when their locks end; until then there is nothing to do."""
     process = await site.open(lanes={"page": 2})
     await process.fail(4)
-    await process.recovery.recover("")
+    await process.recovery.recover("status:unresolved")
     process.dies("ledger.latest")
     with pytest.raises(Crash):
         await process.work()
@@ -765,7 +765,7 @@ async def test_a_message_that_is_refused_again_and_again_is_ejected_step_by_step
     process.refuses(
         lambda effect: isinstance(effect, Send) and effect.message.body == b"order 1" and not staging(effect)
     )
-    operation = await process.recovery.recover("", rate=1)
+    operation = await process.recovery.recover("status:unresolved", rate=1)
     for _ in range(40):
         if not (step := await process.recovery.step()):
             process.clock.advance(step.next_in or 0.0)
@@ -783,7 +783,7 @@ def staging(effect):
 async def test_the_figures_account_for_what_a_person_closed_and_what_was_sent_once_more(process):
     """F6: what was resolved after it was forwarded was in no figure."""
     ids = await process.fail(5)
-    operation = await process.recovered()
+    operation = await process.recovered("status:unresolved")
     await process.recovery.resolve(ids[:2])
     await process.work()
     await process.recovery.recover(ids[2:3], again=True)
@@ -812,10 +812,8 @@ async def test_a_conflict_names_everybody_who_has_some_of_them(process):
     with pytest.raises(OperationConflict) as caught:
         await process.recovery.recover(ids)
     assert caught.value.operations == (first.number, second.number)
-    assert str(caught.value) == (
-        "operation 1 (completed, requested by ann) has 3 and operation 2 (completed) has 2 of them already; "
-        "sent, and nothing was heard yet: wait, resolve them, or send them once more with again"
-    )
+    told = "operation 1 (completed, requested by ann) and operation 2 (completed) sent these 5, and nothing was heard"
+    assert str(caught.value).startswith(told)
     assert (await process.recovered(ids, again=True)).progress.forwarded == 5
 
 
@@ -823,7 +821,7 @@ async def test_a_conflict_with_one_that_is_under_way_says_to_wait_for_it(process
     """F10: that one is not over."""
     ids = await process.fail(2)
     async with process.busy_lane("orders"):
-        await process.recovery.recover("")
+        await process.recovery.recover("status:unresolved")
         await process.recovery.step()
-        with pytest.raises(OperationConflict, match=r"1 \(running\) has all 2 already; wait until that is over"):
+        with pytest.raises(OperationConflict, match=r"1 \(running\) has these 2; wait for it"):
             await process.recovery.recover(ids)

@@ -127,7 +127,7 @@ async def test_no_second_sees_more_than_the_rate_whoever_is_late_dies_or_pauses(
     process = late.watch(await opened())
     await process.fail(25)
     late.rate = chance.choice(RATES)
-    number = (await process.recovery.recover("", rate=late.rate)).number
+    number = (await process.recovery.recover("status:unresolved", rate=late.rate)).number
     for _ in range(3_000):
         try:
             step = await site.play(process.recovery.step())
@@ -166,7 +166,7 @@ async def test_who_goes_on_counts_what_a_process_sent_late_before_it_died(site, 
     """D14: it cannot know how late that was; so it counts it for as long as its locks may have lasted."""
     process = await site.open(settings={"lease": 0.5}, lanes={"lock_duration": 5.0})
     await process.fail(3)
-    await process.recovery.recover("", rate=0.5)
+    await process.recovery.recover("status:unresolved", rate=0.5)
 
     async def leave_late(*_values):
         site.clock.advance(late)

@@ -18,7 +18,7 @@ ALLOWED = {"transforms": TransformSettings(allow=f"{FUNCTIONS}:*", seconds=30)}
 async def stored(process, function, **how):
     """Ask for an operation as somebody does whose settings allow more, and return it."""
     process.recovery._transforms = TransformSettings(allow=(function,))
-    return await process.recovery.recover("", transform=Transform(function=function), **how)
+    return await process.recovery.recover("status:unresolved", transform=Transform(function=function), **how)
 
 
 async def served(process, number):
@@ -42,7 +42,7 @@ async def test_a_function_that_no_setting_names_is_not_called(site, function):
     process = await site.open()
     await process.fail(3)
     with pytest.raises(InvalidSetting, match="is not allowed here: state it, wherever it is asked for"):
-        await process.recovery.recover("", transform=Transform(function=function))
+        await process.recovery.recover("status:unresolved", transform=Transform(function=function))
     assert await process.recovery.operations() == []
     operation = await stored(process, function)
     operation = await served(process, operation.number)
@@ -53,7 +53,7 @@ async def test_a_function_that_no_setting_names_is_not_called(site, function):
     assert (await process.recovery.trail())[0].action == "halt"
     cancelled = await process.site.play(process.recovery.cancel(operation.number))
     assert cancelled.progress.cancelled == 3
-    assert (await process.recovered()).progress.forwarded == 3
+    assert (await process.recovered("status:unresolved")).progress.forwarded == 3
 
 
 async def test_a_preview_and_an_edit_call_nothing_that_no_setting_names(site):
@@ -90,7 +90,9 @@ async def test_a_function_that_ends_its_process_fails_its_message_only(site, fun
     """D4: ``SystemExit`` ended the service, ``CancelledError`` left the operation running for ever."""
     process = await site.open(settings=ALLOWED)
     await process.fail(3)
-    operation = await process.recovery.recover("", transform=Transform(function=f"{FUNCTIONS}:{function}"))
+    operation = await process.recovery.recover(
+        "status:unresolved", transform=Transform(function=f"{FUNCTIONS}:{function}")
+    )
     operation = await served(process, operation.number)
     assert (operation.state.word, operation.progress.failed) == ("completed", failed)
     parts = await process.recovery.outcomes(operation.number, [Outcome.FAILED])
@@ -101,7 +103,7 @@ async def test_a_function_that_never_comes_back_holds_up_its_operation_only(site
     """D4: five in a row are enough; then the others of its lane go on, and nothing of it is lost."""
     process = await site.open(settings={"transforms": TransformSettings(allow=f"{FUNCTIONS}:*", seconds=0.3)})
     await process.fail(8)
-    operation = await process.recovery.recover("", transform=Transform(function=f"{FUNCTIONS}:hang"))
+    operation = await process.recovery.recover("status:unresolved", transform=Transform(function=f"{FUNCTIONS}:hang"))
     operation = await served(process, operation.number)
     assert operation.state is OperationState.PAUSED
     assert "5 messages in a row could not be changed" in operation.told
@@ -110,14 +112,14 @@ async def test_a_function_that_never_comes_back_holds_up_its_operation_only(site
     await process.fail(1, queue="billing")
     assert (await process.recovered("queue:billing")).progress.forwarded == 1
     await process.site.play(process.recovery.cancel(operation.number))
-    assert (await process.recovered()).progress.forwarded == 8
+    assert (await process.recovered("status:unresolved")).progress.forwarded == 8
 
 
 async def test_a_service_whose_function_hangs_stops_at_once(site):
     """D4: SIGTERM did nothing until the function came back."""
     process = await site.open(settings={"transforms": TransformSettings(allow=f"{FUNCTIONS}:*", seconds=1_000)})
     await process.fail(1)
-    await process.recovery.recover("", transform=Transform(function=f"{FUNCTIONS}:hang"))
+    await process.recovery.recover("status:unresolved", transform=Transform(function=f"{FUNCTIONS}:hang"))
     running = asyncio.create_task(process.recovery.run())
     while not process.calls["ledger.to_stage"]:
         await process.clock.sleep_async(0)
@@ -131,7 +133,7 @@ async def test_a_replacement_that_explodes_fails_its_message(process):
     await process.fail(1, body=b"a" * 200_000)
     await process.fail(1, body=b"b")
     explosion = Transform(replace=[("a", "a" * 10_000), ("a", "a" * 10_000)])
-    operation = await process.recovered("", transform=explosion)
+    operation = await process.recovered("status:unresolved", transform=explosion)
     assert (operation.progress.failed, operation.progress.forwarded) == (1, 1)
     (part,) = await process.recovery.outcomes(operation.number, [Outcome.FAILED])
     assert f"no queue takes more than {LARGEST_BODY:,}" in part.reason
@@ -142,7 +144,7 @@ async def test_messages_that_grow_are_not_all_in_memory_at_once(process):
     await process.fail(25, body=b"a" * 10)
     staged = []
     process.refuses(lambda effect: staged.append(process.calls["engine.apply"]) if staging(effect) else None)
-    await process.recovered("", transform=Transform(replace=[("a", "b" * 90_000)]))
+    await process.recovered("status:unresolved", transform=Transform(replace=[("a", "b" * 90_000)]))
     assert sorted(Counter(staged).values()) == [6, 19]
     assert {len(each) for each in await process.bodies()} == {900_000}
 
@@ -164,7 +166,7 @@ async def test_an_operation_that_cannot_be_worked_on_stops_no_service(process, v
     process.fails(verb, error, times=1)
     if verb == "ledger.pending":
         process.fails("engine.apply", EngineUnavailable("away"))
-    poisoned = await process.recovery.recover("")
+    poisoned = await process.recovery.recover("status:unresolved")
     operation = await served(process, poisoned.number)
     assert operation.state is OperationState.PAUSED or verb == "ledger.pending"  # that is asked by who goes on
     if operation.state is OperationState.PAUSED:
@@ -192,7 +194,7 @@ async def test_a_lane_that_does_not_work_is_tried_again_ever_more_rarely(site):
     """D4: a mistake that is no operation's fault is told, and waits; other lanes go on."""
     process = await site.open()
     await process.fail(1)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     process.fails("ledger.next_batch", ZeroDivisionError("a mistake"), times=4)
     operation = await served(process, operation.number)
     assert (operation.state.word, operation.progress.forwarded) == ("completed", 1)
@@ -204,6 +206,6 @@ async def test_work_that_cannot_be_looked_for_is_looked_for_again(site):
     """D4: the same for the list of what there is to do."""
     process = await site.open()
     await process.fail(1)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     process.fails("ledger.work", ValueError("99 is not a valid OperationState"), times=2)
     assert (await served(process, operation.number)).progress.forwarded == 1
