@@ -440,12 +440,14 @@ class OperationConflict(UsageError):
     Attributes:
         operation: the number of the operation that stands in the way.
         problem: in which way it does, and what to do.
+        operations: the numbers of all that do.
     """
 
-    def __init__(self, operation: int, problem: str) -> None:
+    def __init__(self, operation: int, problem: str, operations: tuple[int, ...] = ()) -> None:
         super().__init__(operation, problem)
         self.operation = operation
         self.problem = problem
+        self.operations = operations or (operation,)
 
     def __str__(self) -> str:
         return f"operation {self.operation} {self.problem}"
