@@ -22,23 +22,38 @@ LONGEST = 366 * 86_400.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
-def seconds(setting: str, value: "Duration", *, zero: bool = False) -> float:
+def seconds(
+    setting: str, value: "Duration", *, zero: bool = False, longest: float = LONGEST, otherwise: str = ""
+) -> float:
     """Check a length of time and return it in seconds.
 
     Args:
         setting: the name to blame in the error.
         value: seconds or a ``timedelta``.
         zero: whether no time at all is allowed.
+        longest: the most that is allowed.
+        otherwise: what to do instead if that is not enough.
 
     Raises:
-        InvalidSetting: it is negative, not finite, longer than a year, or no length of time.
+        InvalidSetting: it is negative, not finite, too long, or no length of time.
     """
     number = value.total_seconds() if isinstance(value, timedelta) else value
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
-    if is_number and (0.0 if zero else 5e-324) <= number <= LONGEST:  # refuses NaN too, which compares false
+    if is_number and (0.0 if zero else 5e-324) <= number <= longest:  # refuses NaN too, which compares false
         return float(number)
-    allowed = f"must be {'0' if zero else 'more than 0'} to {LONGEST:,.0f} seconds, or a timedelta"
-    raise InvalidSetting(setting, value, allowed)
+    allowed = f"must be {'0' if zero else 'more than 0'} to {longest:,.0f} seconds, or a timedelta"
+    if is_number and number > longest and otherwise:
+        allowed = f"{allowed}; {otherwise}"
+    raise InvalidSetting(setting, value, allowed + _instead(value))
+
+
+def _instead(value: object) -> str:
+    """Return how to write a length of time that was given as files write it."""
+    try:
+        meant = parse("", value) if isinstance(value, str) else None
+    except InvalidSetting:
+        meant = None
+    return "" if meant is None else f"; write {meant:g}: texts are for files and the command line"
 
 
 def parse(setting: str, text: object) -> float:

@@ -54,8 +54,10 @@ async def test_a_wrong_name_is_refused(broker, name):
 
 
 async def test_an_unknown_setting_is_refused(broker):
-    with pytest.raises(TypeError):
-        await broker.declare("new", lock_time=5)
+    with pytest.raises(InvalidSetting, match=r"lock_duraton=5: is no setting of a queue; did you mean lock_duration\?"):
+        await broker.declare("new", lock_duraton=5)
+    with pytest.raises(InvalidSetting, match=r"colour='red': is no setting of a queue; there are lock_duration, "):
+        await broker.update("orders", colour="red")
     with pytest.raises(QueueNotFound):
         await broker.inspect("new")
 

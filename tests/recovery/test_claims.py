@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from redrive.broker import Send
-from redrive.errors import OperationConflict
+from redrive.errors import LeaseLost, OperationConflict
 from redrive.recovery import OperationState, Outcome, Status
 from redrive.recovery.plan import Holder, in_the_way
 from tests.recovery.sites import Crash
@@ -427,3 +427,67 @@ async def test_a_live_neighbour_is_left_alone(site):
     await slow.work()
     assert sessions == [slow.recovery.session]
     assert len(await slow.arrived()) == 3
+
+
+# --- a clock that is set back
+
+
+async def test_a_lease_of_a_dead_process_ends_although_the_clock_was_set_back(site):
+    """F9: an hour back costs the time of one lease, not an hour."""
+    process = await site.open()
+    ledger = process.raw_ledger
+    dead = await ledger.hold("lane/orders", "dead", 15.0)
+    site.clock.jump(-3_600)
+    assert await ledger.hold("lane/orders", "alive", 15.0) is None
+    site.clock.advance(14.9)
+    assert await ledger.hold("lane/orders", "alive", 15.0) is None
+    site.clock.advance(0.2)
+    taken = await ledger.hold("lane/orders", "alive", 15.0)
+    assert taken is not None
+    with pytest.raises(LeaseLost):
+        await ledger.count_strays(dead, "orders", 1)
+    await ledger.count_strays(taken, "orders", 1)
+
+
+async def test_a_lease_of_a_process_that_lives_stays_its_own_when_the_clock_is_set_back(site):
+    """F9: never two at once, whoever asks how often."""
+    process = await site.open()
+    ledger = process.raw_ledger
+    mine = await ledger.hold("lane/orders", "mine", 15.0)
+    site.clock.jump(-3_600)
+    for _ in range(20):
+        assert await ledger.hold("lane/orders", "other", 15.0) is None
+        await ledger.count_strays(mine, "orders", 0)
+        site.clock.advance(5.0)
+        await ledger.renew(mine, 15.0)
+
+
+async def test_an_operation_of_a_dead_process_goes_on_although_the_clock_was_set_back(site):
+    """F9: with a rate as well; leases, the lane's next moment and what is locked are behind us in half a minute."""
+    process = await site.open()
+    await process.fail(6)
+    operation = await process.recovery.recover("status:unresolved", rate=2)
+    process.dies("ledger.forwarded", nth=2)
+    with pytest.raises(Crash):
+        await process.work()
+    site.clock.jump(-3_600)
+    other = await site.open()
+    began = site.clock.monotonic()
+    while not (await other.recovery.operation(operation.number)).is_over:
+        step = await other.recovery.step()
+        assert step or step.next_in is not None
+        site.clock.advance(step.next_in or 0.0)
+        assert site.clock.monotonic() - began < 60
+    assert (await other.recovery.operation(operation.number)).progress.forwarded == 6
+
+
+async def test_who_is_gone_is_not_seen_for_long_although_the_clock_was_set_back(site):
+    """F9: the list of who serves is kept by those who serve."""
+    process = await site.open()
+    ledger = process.raw_ledger
+    await ledger.present("dead", "host", 30.0)
+    site.clock.jump(-3_600)
+    await ledger.present("alive", "host", 30.0)
+    site.clock.advance(31.0)
+    await ledger.present("alive", "host", 30.0)
+    assert [each.session for each in await ledger.services()] == ["alive"]

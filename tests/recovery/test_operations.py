@@ -13,7 +13,7 @@ import pytest
 from redrive.broker import Send
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, OperationConflict, OperationNotFound
-from redrive.recovery import Canary, Filter, OperationChanged, OperationState, Outcome, Status
+from redrive.recovery import Canary, Filter, OperationChanged, OperationState, Outcome, Status, Step
 from tests.recovery.sites import Crash
 
 
@@ -720,3 +720,140 @@ async def test_what_makes_no_sense_is_refused_before_it_is_stored(process, how):
     with pytest.raises(InvalidSetting):
         await process.recovery.recover("status:unresolved", **how)
     assert await process.recovery.operations() == []
+
+
+# --- one step at a time
+
+
+async def test_a_step_does_what_can_be_done_now_and_says_when_there_is_more(process):
+    """F8: with a rate it waited for the whole operation, and on a manual clock for ever."""
+    await process.fail(3)
+    await process.recovery.recover("status:unresolved", rate=2)
+    steps = []
+    for _ in range(12):
+        steps.append(await process.recovery.step())
+        if not steps[-1] and steps[-1].next_in is None:
+            break
+        if not steps[-1]:
+            process.clock.advance(steps[-1].next_in)
+    assert len(await process.arrived()) == 3
+    assert {round(each.next_in, 6) for each in steps if each.next_in} == {0.5}
+    assert [bool(each) for each in steps].count(False) >= 3
+    assert steps[-1] == Step(has_worked=False)
+
+
+async def test_a_step_says_when_an_operation_begins(process):
+    """F8: and returns at once, as there is nothing to do now."""
+    await process.fail(1)
+    await process.recovery.recover("status:unresolved", at=1_000)
+    step = await process.recovery.step()
+    assert (bool(step), round(step.next_in)) == (False, 1_000)
+
+
+async def test_a_step_says_for_how_long_it_waits_for_the_first_ones(process):
+    """F8: silence is no success, and somebody has to look when it has lasted long enough."""
+    await process.fail(3)
+    await process.recovery.recover("status:unresolved", canary=Canary(count=1, patience=60))
+    while await process.recovery.step():
+        pass
+    step = await process.recovery.step()
+    assert 59 < step.next_in <= 60
+    process.clock.advance(step.next_in)
+    assert await process.recovery.step()
+    assert (await process.recovery.operations())[0].state is OperationState.PAUSED
+
+
+async def test_a_step_says_when_another_process_would_be_gone(process):
+    """F8: whoever only steps looks again when the lease of a dead process has ended."""
+    await process.fail(1)
+    async with process.busy_lane("orders"):
+        await process.recovery.recover("status:unresolved")
+        assert await process.recovery.step()
+        step = await process.recovery.step()
+    assert (bool(step), step.next_in) == (False, 15.0)
+
+
+async def test_a_step_does_not_wait_for_copies_that_a_dead_process_has(site):
+    """F8: they come when their locks end; until then there is nothing to do."""
+    process = await site.open(lanes={"page": 2})
+    await process.fail(4)
+    await process.recovery.recover("status:unresolved")
+    process.dies("ledger.latest")
+    with pytest.raises(Crash):
+        await process.work()
+    other = await site.open(lanes={"page": 2})
+    site.clock.advance(15.1)  # its lease is over, and here the locks are too
+    locked = await other.engine.lock_next("redrive.staging/orders", 1)
+    steps = [await other.recovery.step(), await other.recovery.step()]
+    assert [(bool(each), each.next_in) for each in steps] == [(True, 1.0), (False, 1.0)]
+    site.clock.advance(10.1)
+    await other.work()
+    assert (len(locked), len(await other.arrived())) == (1, 4)
+
+
+async def test_a_message_that_is_refused_again_and_again_is_ejected_step_by_step_too(process):
+    """F8: what was refused is counted from one step to the next."""
+    await process.fail(2)
+    process.refuses(
+        lambda effect: isinstance(effect, Send) and effect.message.body == b"order 1" and not staging(effect)
+    )
+    operation = await process.recovery.recover("status:unresolved", rate=1)
+    for _ in range(40):
+        if not (step := await process.recovery.step()):
+            process.clock.advance(step.next_in or 0.0)
+    progress = (await process.recovery.operation(operation.number)).progress
+    assert (progress.forwarded, progress.failed) == (1, 1)
+
+
+def staging(effect):
+    return effect.queue.startswith("redrive.staging/")
+
+
+# --- figures
+
+
+async def test_the_figures_account_for_what_a_person_closed_and_what_was_sent_once_more(process):
+    """F6: what was resolved after it was forwarded was in no figure."""
+    ids = await process.fail(5)
+    operation = await process.recovered("status:unresolved")
+    await process.recovery.resolve(ids[:2])
+    await process.work()
+    await process.recovery.recover(ids[2:3], again=True)
+    await process.work()
+    found = (await process.recovery.operation(operation.number)).progress
+    assert (found.total, found.forwarded, found.waiting) == (5, 5, 2)
+    assert (found.closed, found.superseded, found.done) == (2, 1, 0)
+    assert (await process.recovery.operation(2)).progress.done == 2
+
+
+# --- who has them
+
+
+async def test_a_conflict_names_everybody_who_has_some_of_them(process):
+    """F10: two operations that are over have sent them; it said that one has all, and to wait for it."""
+    ids = await process.fail(5)
+    first = await process.recovery.recover(ids[:3], actor="ann")
+    second = await process.recovery.recover(ids[3:])
+    await process.work()
+    dry = await process.recovery.dry_run("status:any")
+    assert [(each.operation, each.state.word, each.count, each.actor) for each in dry.holders] == [
+        (first.number, "completed", 3, "ann"),
+        (second.number, "completed", 2, ""),
+    ]
+    assert (dry.taken, dry.blocking) == (5, first.number)
+    with pytest.raises(OperationConflict) as caught:
+        await process.recovery.recover(ids)
+    assert caught.value.operations == (first.number, second.number)
+    told = "operation 1 (completed, requested by ann) and operation 2 (completed) sent these 5, and nothing was heard"
+    assert str(caught.value).startswith(told)
+    assert (await process.recovered(ids, again=True)).progress.forwarded == 5
+
+
+async def test_a_conflict_with_one_that_is_under_way_says_to_wait_for_it(process):
+    """F10: that one is not over."""
+    ids = await process.fail(2)
+    async with process.busy_lane("orders"):
+        await process.recovery.recover("status:unresolved")
+        await process.recovery.step()
+        with pytest.raises(OperationConflict, match=r"1 \(running\) has these 2; wait for it"):
+            await process.recovery.recover(ids)

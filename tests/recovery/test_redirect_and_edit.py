@@ -15,8 +15,10 @@ from redrive.errors import (
     RedriveError,
     TransformFailed,
 )
-from redrive.recovery import Outcome, Status, Transform
+from redrive.recovery import Outcome, Status, Transform, TransformSettings
 from tests.recovery.sites import Crash
+
+ALLOWED = {"transforms": TransformSettings(allow=f"{__name__}:*")}
 
 # --- redirects
 
@@ -194,8 +196,9 @@ def mend(message):
 
 
 @pytest.mark.parametrize("function", ["change_the_id", "change_a_locked_header", "raise_nonsense", "not_there"])
-async def test_what_a_function_may_not_do_is_refused_for_that_message(process, function):
+async def test_what_a_function_may_not_do_is_refused_for_that_message(site, function):
     """Behaviour 64: in an edit before anything is stored; in bulk as the message's own reason."""
+    process = await site.open(settings=ALLOWED)
     ids = await process.fail(2)
     transform = Transform(function=f"{__name__}:{function}")
     with pytest.raises(TransformFailed):
@@ -262,11 +265,11 @@ async def test_a_preview_shows_what_the_bulk_transform_does(process):
 
 async def test_a_transform_by_a_function_survives_a_restart(site):
     """L5.11: it is stored by its name with the request."""
-    process = await site.open()
+    process = await site.open(settings=ALLOWED)
     await process.fail(2)
     await process.recovery.recover("status:unresolved", transform=Transform(function=f"{__name__}:mend"))
     await site.crash()
-    process = await site.open()
+    process = await site.open(settings=ALLOWED)
     await process.work()
     assert await process.bodies() == [b"ORDER 1", b"ORDER 2"]
 

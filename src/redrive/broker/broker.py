@@ -7,12 +7,24 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeAlias, TypedDict, Unpack
 
 from redrive import duration
 from redrive.broker import bulk
+from redrive.broker.arguments import (
+    check_instant,
+    check_most,
+    check_payloads,
+    check_queue,
+    check_sequence,
+    check_sequences,
+    check_session_id,
+    check_settings,
+    check_states,
+    not_a_payload,
+)
 from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery, named, random_id
 from redrive.broker.engine import (
@@ -28,10 +40,12 @@ from redrive.broker.engine import (
     check_queue_name,
 )
 from redrive.broker.lifecycle import State
-from redrive.broker.message import Message, Received
+from redrive.broker.message import Message, Received, check_encodable
+from redrive.broker.retrying import RetryingEngine
 from redrive.broker.session import Session
 from redrive.clock import Clock, pause, system_clock, utc
-from redrive.errors import InvalidSetting, QueueConflict, RedriveError, UsageError
+from redrive.errors import QueueConflict, RedriveError, UsageError
+from redrive.retry import Policy
 
 Payload: TypeAlias = Message | bytes | str
 """What can be sent: a message, or just its body."""
@@ -60,6 +74,7 @@ class Broker:
         clock: what waiting goes by.
         new_id: names messages that have no id.
         upkeep_every: how often, in seconds, what nobody asks for is looked after: expiry, idle queues.
+        retry: how to make a call again while the store does not answer; None: the first failure is raised.
     """
 
     def __init__(
@@ -69,8 +84,9 @@ class Broker:
         clock: Clock = system_clock,
         new_id: Callable[[], str] = random_id,
         upkeep_every: float = 5.0,
+        retry: Policy | None = None,
     ) -> None:
-        self._port = engine
+        self._port: Engine = engine if retry is None else RetryingEngine(engine, retry, clock)
         self._opened_by: int | None = None
         self._is_closed = False
         self._clock = clock
@@ -121,8 +137,9 @@ class Broker:
 
     @property
     def engine(self) -> Engine:
-        """Where the queues are, for whoever builds on the port itself."""
-        return self._engine
+        """Where the queues are, for whoever builds on the port itself, and retries itself."""
+        port = self._engine
+        return port.inner if isinstance(port, RetryingEngine) else port
 
     @property
     def clock(self) -> Clock:
@@ -138,8 +155,11 @@ class Broker:
             QueueConflict: it is there already, and a setting you state is another.
             InvalidSetting: a name or a setting is not what it may be.
         """
+        check_settings(settings)
         wanted = QueueSettings(**settings)  # type: ignore[arg-type]  # it turns timedelta into seconds
         if await self._engine.declare(check_queue_name(queue), wanted):
+            return
+        if not settings:  # to compare nothing, its messages need not be counted
             return
         there, asked = asdict((await self.inspect(queue)).settings), asdict(wanted)
         differences = {name: (there[name], asked[name]) for name in settings if there[name] != asked[name]}
@@ -148,16 +168,17 @@ class Broker:
 
     async def update(self, queue: str, **settings: Unpack[Settings]) -> None:
         """Change some settings of a queue. Messages that are already there keep the expiry they were given."""
+        check_settings(settings)
         current = (await self.inspect(queue)).settings
         await self._engine.update(queue, replace(current, **settings))  # type: ignore[arg-type]  # as in declare
 
     async def delete(self, queue: str) -> None:
         """Delete a queue, its dead-letter queue and all their messages."""
-        await self._engine.delete(queue)
+        await self._engine.delete(check_queue(queue))
 
     async def inspect(self, queue: str) -> QueueInfo:
         """Describe a queue: its settings and how many messages are in which state."""
-        return (await self._engine.inspect(queue))[0]
+        return (await self._engine.inspect(check_queue(queue)))[0]
 
     async def queues(self) -> list[QueueInfo]:
         """Describe all queues, in order of their names."""
@@ -167,11 +188,13 @@ class Broker:
 
     async def send(self, queue: str, message: Payload) -> int | None:
         """Send a message; return its sequence number, or None if it was recognised as a duplicate."""
-        return (await self._engine.apply([Send(queue, as_message(message, self._new_id))]))[0]
+        return (await self._engine.apply([Send(check_queue(queue), as_message(message, self._new_id))]))[0]
 
     async def send_many(self, queue: str, messages: Iterable[Payload]) -> list[int | None]:
         """Send messages, all or none; return their sequence numbers."""
-        return await self._engine.apply([Send(queue, as_message(message, self._new_id)) for message in messages])
+        check_queue(queue)
+        listed = [as_message(message, self._new_id) for message in check_payloads(messages)]
+        return await self._engine.apply([Send(queue, message) for message in listed])
 
     async def schedule(self, queue: str, message: Payload, at: datetime | duration.Duration) -> int | None:
         """Send a message that becomes available at an instant, or after a delay; return its sequence number."""
@@ -199,6 +222,8 @@ class Broker:
                 ``Complete`` only.
         """
         listed = [named(effect, self._new_id) for effect in effects]
+        if inside is not None and not callable(inside):
+            raise UsageError(f"inside= must be a function of the database's connection, not {type(inside).__name__}")
         if inside is None and within is None:
             return await self._engine.apply(listed)
         if within is None:
@@ -221,6 +246,7 @@ class Broker:
             delete: take them out for good at once. What then happens to them is your affair alone.
         """
         engine, limit = self._engine, check_max_messages(max_messages)
+        check_queue(queue)
         found = await self._waited(queue, wait, lambda: engine.lock_next(queue, limit, delete=delete))
         return [Delivery(received, engine) for received in found]
 
@@ -230,13 +256,15 @@ class Broker:
         Raises:
             MessageNotFound: one of them is not there, or is not deferred.
         """
-        return [Delivery(received, self._engine) for received in await self._engine.lock_deferred(queue, sequences)]
+        engine, wanted = self._engine, check_sequences(sequences)
+        return [Delivery(received, engine) for received in await engine.lock_deferred(check_queue(queue), wanted)]
 
     async def accept_session(
         self, queue: str, session_id: str | None = None, *, wait: duration.Duration = 0.0
     ) -> Session | None:
         """Lock a session, or any that has messages; None if there is none to be had within ``wait``."""
-        lock = await self._waited(queue, wait, lambda: self._engine.lock_session(queue, session_id))
+        wanted = check_session_id(session_id)
+        lock = await self._waited(check_queue(queue), wait, lambda: self._engine.lock_session(queue, wanted))
         return None if lock is None else Session(lock, self._engine, self._clock)
 
     async def peek(
@@ -248,7 +276,8 @@ class Broker:
         states: Sequence[State] | None = None,
     ) -> list[Received]:
         """Look at messages without receiving them, in order of their numbers, whatever they are doing."""
-        return await self._engine.peek(queue, check_max_messages(max_messages), start=start, states=states)
+        limit, first, chosen = check_max_messages(max_messages), check_sequence("start", start), check_states(states)
+        return await self._engine.peek(check_queue(queue), limit, start=first, states=chosen)
 
     # --- in bulk
 
@@ -257,7 +286,7 @@ class Broker:
 
         Of a queue with sessions, those of sessions that somebody else has are left alone.
         """
-        return await bulk.purge(self._engine, queue, on_progress)
+        return await bulk.purge(self._engine, check_queue(queue), on_progress)
 
     async def resubmit(
         self, queue: str, *, max_messages: int | None = None, on_progress: Callable[[int], object] | None = None
@@ -267,7 +296,8 @@ class Broker:
         Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead. One that
         its queue does not take stays where it is, and the result says which and why, and how many others have locked.
         """
-        return await bulk.resubmit(self._engine, queue, max_messages, on_progress)
+        most = check_most("max_messages", max_messages)
+        return await bulk.resubmit(self._engine, check_queue(queue), most, on_progress)
 
     # --- inside
 
@@ -304,9 +334,7 @@ class Broker:
     def _instant(self, at: datetime | duration.Duration) -> datetime:
         if not isinstance(at, datetime):
             return utc(self._clock.time() + duration.seconds("at", at, zero=True))
-        if at.tzinfo is None:
-            raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
-        return at.astimezone(UTC)
+        return check_instant(at)
 
     async def _keep_up(self) -> None:
         while True:
@@ -333,5 +361,8 @@ def as_message(payload: Payload, new_id: Callable[[], str] = random_id) -> Messa
     if isinstance(payload, Message):
         return payload if payload.id is not None else replace(payload, id=new_id())
     if isinstance(payload, str):
+        check_encodable("message", payload)
         return Message(payload.encode(), id=new_id(), content_type="text/plain; charset=utf-8")
+    if not isinstance(payload, bytes):
+        raise not_a_payload(payload)
     return Message(payload, id=new_id())

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from redrive import duration
+from redrive.broker.arguments import check_effect
 from redrive.broker.engine import Abandon, Complete, DeadLetter, Defer, Effect, Engine, Outcome, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
@@ -19,7 +20,8 @@ def random_id() -> str:
 
 
 def named(effect: Effect, new_id: Callable[[], str] = random_id) -> Effect:
-    """Return an effect whose message has an id."""
+    """Return an effect that can be done, and whose message has an id."""
+    check_effect(effect)
     if isinstance(effect, Send) and effect.message.id is None:
         return replace(effect, message=replace(effect.message, id=new_id()))
     return effect

@@ -15,10 +15,11 @@ from typing import Protocol, TypeAlias
 from redrive import duration
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Headers, Lock, Message, Received, check_headers
-from redrive.errors import InvalidSetting
+from redrive.errors import InvalidMessage, InvalidSetting
 
 LONGEST_LOCK_S = 300.0
 LARGEST_MESSAGE_BYTES = 1_048_576
+_RENEW = "for longer work renew the lock, as a worker does by itself"
 _LONGEST_NAME = 260
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/")
 
@@ -48,9 +49,7 @@ class QueueSettings:
     max_message_bytes: int = LARGEST_MESSAGE_BYTES
 
     def __post_init__(self) -> None:
-        lock_s = duration.seconds("lock_duration", self.lock_duration)
-        if lock_s > LONGEST_LOCK_S:
-            raise InvalidSetting("lock_duration", self.lock_duration, f"must be at most {LONGEST_LOCK_S:g} seconds")
+        lock_s = duration.seconds("lock_duration", self.lock_duration, longest=LONGEST_LOCK_S, otherwise=_RENEW)
         object.__setattr__(self, "lock_duration", lock_s)
         for name in ("default_ttl", "auto_delete_on_idle", "duplicate_detection"):
             value = getattr(self, name)
@@ -80,6 +79,16 @@ def check_max_messages(value: int) -> int:
     if type(value) is not int or not 1 <= value <= 10_000:
         _check_whole("max_messages", value, 1, 10_000)
     return value
+
+
+def check_at(at: datetime) -> datetime:
+    """Return an instant, if it is one."""
+    if not isinstance(at, datetime):
+        told = "must be an instant: datetime.now(UTC) + timedelta(seconds=30); only schedule takes a delay as well"
+        raise InvalidSetting("at", at, told)
+    if at.utcoffset() is None:
+        raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
+    return at
 
 
 def _check_whole(name: str, value: object, low: int, high: int) -> None:
@@ -138,8 +147,11 @@ class Send:
     even_if_seen: bool = False
 
     def __post_init__(self) -> None:
-        if self.at is not None and self.at.tzinfo is None:
-            raise InvalidSetting("at", self.at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
+        if not isinstance(self.message, Message):
+            told = "must be a Message: Send(queue, Message(b'...')); broker.send takes a text or bytes as they are"
+            raise InvalidMessage("message", type(self.message).__name__, told)
+        if self.at is not None:
+            check_at(self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +208,9 @@ class DeadLetter:
     headers: Headers | None = None
 
     def __post_init__(self) -> None:
+        for name, text in (("reason", self.reason), ("description", self.description)):
+            if not isinstance(text, str):
+                raise InvalidSetting(name, text, "must be a text")
         if self.headers:
             check_headers(self.headers)
 
@@ -214,6 +229,10 @@ class SetSessionState:
 
     session: "SessionLock"
     state: bytes | None
+
+    def __post_init__(self) -> None:
+        if self.state is not None and not isinstance(self.state, bytes):
+            raise InvalidSetting("state", self.state, "must be bytes, or None to forget it")
 
 
 Effect: TypeAlias = Send | Complete | Abandon | Defer | DeadLetter | Cancel | SetSessionState

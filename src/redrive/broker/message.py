@@ -14,6 +14,9 @@ HeaderValue: TypeAlias = str | int | float | bool | None
 Headers: TypeAlias = Mapping[str, HeaderValue]
 
 _LONGEST_TEXT = 1_024
+_MOST_BITS = 1_024
+"""Of a whole number in a header: as large as a float may be. Python refuses to write much larger ones."""
+
 _TEXTS = ("content_type", "subject", "correlation_id", "reply_to", "to", "session_id")
 _NO_TEXTS = (None,) * len(_TEXTS)
 
@@ -49,20 +52,20 @@ class Message:
 
     def __post_init__(self) -> None:
         if not isinstance(self.body, bytes):
-            raise InvalidMessage("body", type(self.body).__name__, "must be bytes; encode it first")
+            raise InvalidMessage("body", type(self.body).__name__, f"must be bytes; {json_hint(self.body)}")
         if self.id is not None:
-            _check_text("id", self.id)
+            check_text("id", self.id)
         texts = (self.content_type, self.subject, self.correlation_id, self.reply_to, self.to, self.session_id)
         if texts != _NO_TEXTS:  # mostly there are none, and this is made for every message
             for name, text in zip(_TEXTS, texts, strict=True):
                 if text is not None:
-                    _check_text(name, text)
+                    check_text(name, text)
         if self.ttl is not None:
             try:
                 object.__setattr__(self, "ttl", duration.seconds("ttl", self.ttl))
             except InvalidSetting as error:
                 raise InvalidMessage(error.setting, error.value, error.allowed) from None
-        if self.headers:
+        if self.headers or type(self.headers) is not dict:
             check_headers(self.headers)
 
     @classmethod
@@ -218,33 +221,50 @@ class Received:
         return self.message.headers
 
 
+def json_hint(payload: object) -> str:
+    """Return how to make bytes of something."""
+    if isinstance(payload, str):
+        return "encode it: text.encode()"
+    if isinstance(payload, bytearray | memoryview):
+        return "copy it: bytes(data)"
+    return "send JSON: json.dumps(order).encode()"
+
+
 def check_headers(headers: Headers) -> None:
     """See that every header is something every engine can store."""
+    if not isinstance(headers, Mapping):
+        raise InvalidMessage("headers", type(headers).__name__, "must be a dict of names and values")
     for name, value in headers.items():
         _check_header(name, value)
 
 
-def _check_text(name: str, text: object) -> None:
+def check_text(name: str, text: object) -> None:
+    """See that a text is one that every engine can store."""
     if not isinstance(text, str) or not text or len(text) > _LONGEST_TEXT:
         raise InvalidMessage(name, text, f"must be a text of 1 to {_LONGEST_TEXT:,} characters")
     if "\0" in text:
         raise InvalidMessage(name, text, "must not have a NUL character: not every engine can store it")
-    _check_encodable(name, text)
+    check_encodable(name, text)
 
 
 def _check_header(name: object, value: object) -> None:
     if not isinstance(name, str) or not name:
         raise InvalidMessage("headers", name, "names must be texts")
-    _check_encodable(f"the name of header {name!r}", name)
+    check_encodable(f"the name of header {name!r}", name)
     if isinstance(value, str):
-        _check_encodable(f"header {name!r}", value)
+        check_encodable(f"header {name!r}", value)
     elif isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - NaN
         raise InvalidMessage(f"header {name!r}", value, "must be finite: JSON has no NaN or infinity")
+    elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise InvalidMessage(
+            f"header {name!r}", f"{value.bit_length():,} bits", f"must have {_MOST_BITS:,} bits at most"
+        )
     elif value is not None and not isinstance(value, int | float | bool):
         raise InvalidMessage(f"header {name!r}", value, "must be a text, a number, a boolean or None")
 
 
-def _check_encodable(name: str, text: str) -> None:
+def check_encodable(name: str, text: str) -> None:
+    """See that a text is valid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -104,6 +104,21 @@ def storable(number: int) -> int:
     return number if -(2**63) <= number < 2**63 else -1
 
 
+def nearest(number: int) -> int:
+    """Return the nearest number that 64 bits can hold, to begin from."""
+    return max(-(2**63), min(number, 2**63 - 1))
+
+
+def is_name(queue: object) -> bool:
+    """Say whether a queue may have that name. A database cannot even be asked for every text."""
+    return isinstance(queue, str) and queue.isascii() and queue.isprintable()
+
+
+def bounded(limit: int) -> int:
+    """Return how many at most, as a number that every database can count to; less than nothing is nothing."""
+    return max(0, min(limit, 2**31 - 1))
+
+
 def dead_letter_json(reason: str, description: str, source: str) -> str:
     """Return why a message is dead, as it is stored: in ASCII, as a description may have half of a surrogate pair."""
     return json.dumps([reason, description, source])

@@ -7,6 +7,7 @@ from redrive.recovery.events import (
     MessagesEjected,
     MessageSetAside,
     OperationChanged,
+    OperationHalted,
     RecoveryFault,
     StraysDropped,
 )
@@ -30,10 +31,11 @@ from redrive.recovery.records import (
 )
 from redrive.recovery.recovery import Recovery
 from redrive.recovery.selection import Filter
-from redrive.recovery.service import ServiceSettings
+from redrive.recovery.service import ServiceSettings, Step
 from redrive.recovery.staging import LaneSettings
 from redrive.recovery.states import OperationState, Outcome, Status
 from redrive.recovery.transform import Transform
+from redrive.recovery.transformer import TransformSettings
 from redrive.recovery.vocabulary import Failure
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "Note",
     "Operation",
     "OperationChanged",
+    "OperationHalted",
     "OperationState",
     "Outcome",
     "Part",
@@ -72,7 +75,9 @@ __all__ = [
     "ServiceSettings",
     "SetAside",
     "Status",
+    "Step",
     "StraysDropped",
     "Transform",
+    "TransformSettings",
     "exception_group",
 ]

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from redrive.broker import QueueSettings, Send
-from redrive.engines.postgres import schema
+from redrive.engines.postgres import schema, shape
 from redrive.engines.sqlite import schema as sqlite_schema
 from redrive.errors import RedriveError, SchemaMismatch
 from tests.engines.postgres.breaking import ORDERS, message, opened
@@ -68,3 +68,34 @@ async def test_two_schemas_know_nothing_of_each_other(breakable_url):
             await engine.declare(ORDERS, QueueSettings())
         await one.apply([Send(ORDERS, message("one"))])
         assert await two.peek(ORDERS, 10) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("ALTER TABLE {0}.failures DROP COLUMN edited_as", "table 'failures' has no column 'edited_as'"),
+        ("DROP TABLE {0}.seen_ids", "there is no table 'seen_ids'"),
+        ("DROP FUNCTION {0}.is_due", "there is no function 'is_due'"),
+    ],
+    ids=["column", "table", "function"],
+)
+async def test_a_schema_that_is_not_what_its_migrations_make_is_told(postgres_url, postgres_schema, change, problem):
+    async with opened(postgres_url, schema=postgres_schema):
+        pass
+    run_sql(postgres_url, change.format(f'"{postgres_schema}"'))
+    with pytest.raises(SchemaMismatch, match="unreleased version of Redrive") as caught:
+        async with opened(postgres_url, schema=postgres_schema):
+            pass
+    assert caught.value.problem == problem
+
+
+def test_what_migrations_make_is_read_from_their_scripts():
+    scripts = [
+        "CREATE TABLE @.a (x text PRIMARY KEY, -- not y text,\n z numeric(1, 2), UNIQUE (x, z)) WITH (b = 1);",
+        "CREATE TABLE @.b (x text); CREATE TABLE @.c (x text);",
+        "ALTER TABLE @.a ADD COLUMN more text, ADD COLUMN most text; ALTER TABLE @.a DROP COLUMN z; DROP TABLE @.b;",
+        "CREATE FUNCTION @.f(x text) RETURNS void AS $redrive$ CREATE TABLE @.no (x text) $redrive$;",
+        "ALTER TABLE @.c RENAME COLUMN x TO y; ALTER TABLE @.c ADD CONSTRAINT one UNIQUE (y);",
+    ]
+    assert shape.tables(scripts) == {"a": {"x", "more", "most"}, "c": {"y"}}
+    assert shape.functions(scripts) == {"f"}

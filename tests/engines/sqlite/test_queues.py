@@ -79,3 +79,33 @@ def test_what_would_hide_messages_is_refused(connection, queues):
         queues.change(connection, "orders", QueueSettings())
     with pytest.raises(InvalidSetting, match="dead-letter queue"):
         queues.remove(connection, "orders/$dead")
+
+
+def reads_of_all(connection, do):
+    return sum("FROM queues" in text and "WHERE" not in text for text in statements(connection, do))
+
+
+def test_making_changing_and_removing_queues_does_not_read_them_all(connection, queues):
+    def work():
+        for number in range(50):
+            assert queues.create(connection, f"{number}", QueueSettings(), 1.0)
+            queues.change(connection, f"{number}", QueueSettings(max_delivery_count=3))
+        for number in range(25):
+            queues.remove(connection, f"{number}")
+        queues.refresh(connection)
+
+    assert reads_of_all(connection, work) == 0
+    remembered = sorted(queues.all(), key=lambda queue: queue.id)
+    queues.forget()
+    queues.refresh(connection)
+    assert sorted(queues.all(), key=lambda queue: queue.id) == remembered, "what is in memory is what is stored"
+    assert [queues.by_id(queue.id) for queue in remembered] == remembered
+
+
+def test_others_read_what_was_changed_once(connection, queues):
+    other = Queues()
+    other.refresh(connection)
+    for number in range(10):
+        queues.create(connection, f"{number}", QueueSettings(), 1.0)
+    assert reads_of_all(connection, lambda: [other.refresh(connection) for _ in range(5)]) == 1
+    assert sorted(queue.name for queue in other.all()) == sorted(queue.name for queue in queues.all())

@@ -14,6 +14,7 @@ import pytest
 from redrive.broker import Complete, Message, QueueSettings, Send
 from redrive.engines.sqlite import SqliteEngine, schema
 from redrive.errors import SchemaMismatch
+from tests.patience import PATIENCE_S
 
 OPEN = """
 import asyncio, sys
@@ -117,7 +118,7 @@ async def test_a_migration_that_fails_is_undone_as_a_whole(tmp_path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, broken))
         with contextlib.closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as connection:
-            with pytest.raises(sqlite3.OperationalError):
+            with pytest.raises(SchemaMismatch, match="table more already exists"):
                 schema.migrate(connection)
             assert not connection.in_transaction
     assert objects(tmp_path / "x.db") == before
@@ -135,7 +136,7 @@ def open_in_processes(path):
     for process in starting:
         process.stdin.write(b"go\n")
         process.stdin.flush()
-    return [(process.communicate(timeout=50)[1].decode(), process.returncode) for process in starting]
+    return [(process.communicate(timeout=PATIENCE_S)[1].decode(), process.returncode) for process in starting]
 
 
 async def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path):
@@ -156,3 +157,48 @@ async def test_redrives_tables_live_beside_the_users(tmp_path):
     await engine.declare("orders", QueueSettings())
     await engine.close()
     assert "users" in [name for _, name, _ in objects(tmp_path / "app.db")]
+
+
+# --- databases whose tables are not those that this Redrive makes
+
+
+async def mismatch(path, *statements):
+    await open_and_close(path)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    with pytest.raises(SchemaMismatch) as caught:
+        await open_and_close(path)
+    assert "unreleased version of Redrive" in str(caught.value)
+    return caught.value.problem
+
+
+async def test_a_column_that_is_missing_is_named_when_it_is_opened(tmp_path):
+    problem = await mismatch(tmp_path / "x.db", "ALTER TABLE redrive_failures DROP COLUMN edited_as")
+    assert problem == "table 'redrive_failures' has no column 'edited_as'"
+
+
+async def test_a_table_that_is_missing_is_named_when_it_is_opened(tmp_path):
+    assert await mismatch(tmp_path / "x.db", "DROP TABLE seen_ids") == "there is no 'seen_ids'"
+
+
+async def test_an_index_that_is_missing_is_named_when_it_is_opened(tmp_path):
+    assert await mismatch(tmp_path / "x.db", "DROP INDEX messages_place") == "there is no 'messages_place'"
+
+
+async def test_migrations_with_other_names_are_told(tmp_path):
+    renamed = "UPDATE redrive_migrations SET name = '0002_other' WHERE number = 2"
+    assert "0001_messages, 0002_other" in await mismatch(tmp_path / "x.db", renamed)
+
+
+async def test_a_migration_that_finds_its_tables_there_already_is_told(tmp_path):
+    last = len(schema.MIGRATIONS)
+    forgotten = f"DELETE FROM redrive_migrations WHERE number = {last}"  # noqa: S608 - a number
+    assert "already exists" in await mismatch(tmp_path / "x.db", forgotten)
+
+
+async def test_a_table_that_was_written_in_another_way_is_fine(tmp_path):
+    await open_and_close(tmp_path / "x.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as connection:
+        connection.execute("ALTER TABLE queues ADD COLUMN colour TEXT")
+    await open_and_close(tmp_path / "x.db")

@@ -8,9 +8,13 @@ database so that nothing has to go back and forth, and so that a user's own tran
 In the scripts ``@.`` stands for the schema.
 """
 
+from functools import cache
+
 from redrive.engines.ledger.schema import KEYS, postgres_script
+from redrive.engines.postgres import shape
 from redrive.engines.postgres.driver import Connection
-from redrive.errors import SchemaMismatch
+from redrive.engines.postgres.session_settings import in_transaction
+from redrive.errors import SchemaMismatch, UsageError
 
 MESSAGES = """
 CREATE TABLE @.queues (
@@ -398,9 +402,19 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
 )
 
 
+QUOTE = "$redrive$"
+"""What stands before and after the bodies of functions; nothing within them may have it."""
+
+
 async def migrate(connection: Connection, schema: str) -> None:
     """Bring the schema up to date in one transaction; safe when two processes do it at once."""
-    async with connection.transaction():
+    async with in_transaction(connection):
+        encoding = await connection.fetchval("SHOW server_encoding")
+        if encoding != "UTF8":  # a message, or the text of an exception that is kept with it, may have any character
+            raise UsageError(
+                f"the database's encoding is {encoding}, which cannot store every message: create the database with"
+                " ENCODING 'UTF8' TEMPLATE template0"
+            )
         await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"redrive {schema}")
         if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", schema):
             await connection.execute(f"CREATE SCHEMA {schema}")
@@ -415,3 +429,29 @@ async def migrate(connection: Connection, schema: str) -> None:
             if script:
                 await connection.execute(script.replace("@.", f"{schema}."))
             await connection.execute(f"INSERT INTO {schema}.redrive_migrations VALUES ($1, $2)", number, name)
+        await _check_shape(connection, schema)
+
+
+async def _check_shape(connection: Connection, schema: str) -> None:
+    """See that the tables and functions are those that the migrations make, whatever they made when they were done."""
+    rows = await connection.fetch(_COLUMNS, schema)
+    there: dict[str, set[str]] = {}
+    for table, column in rows:
+        there.setdefault(table, set()).add(column)
+    known = {row[0] for row in await connection.fetch(_FUNCTIONS, schema)}
+    if problem := shape.missing(*_wanted(MIGRATIONS), there, known):
+        raise SchemaMismatch(len(MIGRATIONS), len(MIGRATIONS), problem)
+
+
+@cache
+def _wanted(migrations: tuple[tuple[str, str], ...]) -> tuple[dict[str, set[str]], set[str]]:
+    scripts = [script for _, script in migrations]
+    return shape.tables(scripts), shape.functions(scripts)
+
+
+_COLUMNS = """
+SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE c.relnamespace = to_regnamespace($1)::oid AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+_FUNCTIONS = "SELECT DISTINCT p.proname FROM pg_proc p WHERE p.pronamespace = to_regnamespace($1)::oid"

@@ -8,6 +8,7 @@ them; here each waits a short random time and asks again, which is fair.
 
 import asyncio
 import json
+import os
 import random
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -29,9 +30,11 @@ from redrive.broker.engine import (
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Lock, Received
 from redrive.clock import Clock, system_clock, utc
+from redrive.engines import stored
 from redrive.engines.hints import Hints
 from redrive.engines.ledger.script import Script, run_sqlite
 from redrive.engines.sqlite import faults, rows
+from redrive.engines.sqlite.place import Place
 from redrive.engines.sqlite.requests import ApplyRequest, Conflict, LockRequest, OtherRequest, run_group, run_one_by_one
 from redrive.engines.sqlite.schema import migrate
 from redrive.engines.sqlite.store import Store
@@ -70,7 +73,7 @@ class SqliteEngine:
             raise InvalidSetting("synchronous", synchronous, 'must be "full" or "normal"')
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
-        self._path = str(path)
+        self._path = _checked_path(path)
         self._synchronous = synchronous
         self._clock = clock
         self._chance = chance
@@ -78,6 +81,7 @@ class SqliteEngine:
         self._writer = self._new_writer()
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
         self._reader: sqlite3.Connection | None = None
+        self._place: Place | None = None
         self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
         self._is_synced = True
         self._seen_version = -1
@@ -117,6 +121,7 @@ class SqliteEngine:
         self._wait_for_lock(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
         self._wait_for_lock(lambda: migrate(connection))
         self._reader = self._wait_for_lock(self._new_connection)
+        self._place = None if self._path in ("", ":memory:") else Place(self._path)
 
     def _new_connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
@@ -181,7 +186,9 @@ class SqliteEngine:
         max_bytes: int | None = None,
     ) -> list[Received]:
         """Lock the next messages that are ready."""
-        request = LockRequest(queue, limit, session, self._give_back, delete=delete, max_bytes=max_bytes)
+        request = LockRequest(
+            queue, stored.bounded(limit), session, self._give_back, delete=delete, max_bytes=max_bytes
+        )
         return await self._writer.submit(request)
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
@@ -221,8 +228,11 @@ class SqliteEngine:
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of what nobody has asked for yet."""
+        if self._place is not None:
+            self._place.check_all()
         waited_for = self._hints.queues
-        return await self._other(lambda store, now: _upkeep(store, now, limit, waited_for))
+        most = stored.bounded(limit)
+        return await self._other(lambda store, now: _upkeep(store, now, most, waited_for))
 
     async def wait(self, queue: str, seconds: float) -> None:
         """Wait for a hint that something may be ready; not so long that an idle queue could be deleted meanwhile."""
@@ -234,11 +244,22 @@ class SqliteEngine:
     ) -> list[Received]:
         """Look at messages in order of their numbers."""
         chosen = tuple(State) if states is None else tuple(states)
-        return await self._read(lambda reader: _peek(reader, queue, limit, start, chosen))
+        wanted, first = stored.bounded(limit), stored.nearest(start)
+        if not stored.is_name(queue):
+            raise self._missing(queue)
+        found = await self._read(lambda reader: _peek(reader, queue, wanted, first, chosen))
+        if found is None:
+            raise self._missing(queue)
+        return found
 
     async def inspect(self, name: str | None = None) -> list[QueueInfo]:
         """Describe queues."""
-        return await self._read(lambda reader: _inspect(reader, name))
+        if name is not None and not stored.is_name(name):
+            raise self._missing(name)
+        found = await self._read(lambda reader: _inspect(reader, name))
+        if name is not None and not found:
+            raise self._missing(name)
+        return found
 
     async def run(self, script: Callable[[float], Script[T]]) -> T:
         """Run a script of statements in a transaction."""
@@ -262,6 +283,9 @@ class SqliteEngine:
 
     def _read_now(self, read: Callable[[sqlite3.Connection], T]) -> T:
         return self._guarded(lambda: self._wait_for_lock(lambda: _in_one_view(self._opened(self._reader), read)))
+
+    def _missing(self, queue: str) -> QueueNotFound:
+        return QueueNotFound(queue, self._opened(self._store).queues.similar(queue))
 
     def _run(self, group: list[Any], may_wait: bool) -> bool:  # noqa: FBT001 - the writer's signature
         """Do a group in one transaction; False if that needs waiting which is not allowed here."""
@@ -291,6 +315,8 @@ class SqliteEngine:
         store.begin(now)
         do(store, group, now)
         store.connection.execute("COMMIT")
+        if self._place is not None and any(request.needs_sync for request in group):
+            self._place.check()  # after the commit: a file that is gone by now may have been gone before it
         self._woken |= store.woken
         for request in group:
             if isinstance(request.error, sqlite3.Error) and not request.is_the_users:
@@ -398,6 +424,17 @@ class SqliteEngine:
         return has_changed, next_due
 
 
+def _checked_path(path: str | Path) -> str:
+    """Return a path that a file can have."""
+    try:
+        name = os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        name = b"\0"
+    if b"\0" in name:
+        raise InvalidSetting("path", path, "must be the path of a file, without a NUL character")
+    return str(path)
+
+
 def _close(store: Store | None, reader: sqlite3.Connection | None) -> None:
     if store is not None:
         store.connection.close()
@@ -436,23 +473,24 @@ def _upkeep(store: Store, now: float, limit: int, waited_for: Sequence[str]) -> 
     )
 
 
-def _peek(reader: sqlite3.Connection, queue: str, limit: int, start: int, states: Sequence[State]) -> list[Received]:
+def _peek(
+    reader: sqlite3.Connection, queue: str, limit: int, start: int, states: Sequence[State]
+) -> list[Received] | None:
     queue_id = _queue_id(reader, queue)
+    if queue_id is None:
+        return None
     found: list[Row] = []
     for state in states:  # the index is in order within a state
         where = "m.queue = ? AND m.state = ? AND m.sequence >= ? ORDER BY m.sequence LIMIT ?"
         read = f"SELECT {rows.COLUMNS} FROM messages m WHERE {where}"
-        found += reader.execute(read, (queue_id, state, min(start, 2**63 - 1), limit)).fetchall()
+        found += reader.execute(read, (queue_id, state, start, limit)).fetchall()
     found.sort(key=lambda row: row[0])
     return [rows.seen(row, queue) for row in found[:limit]]
 
 
-def _queue_id(reader: sqlite3.Connection, name: str) -> int:
+def _queue_id(reader: sqlite3.Connection, name: str) -> int | None:
     found = reader.execute("SELECT id FROM queues WHERE name = ?", (name,)).fetchone()
-    if found is None:
-        raise QueueNotFound(name)
-    queue_id: int = found[0]
-    return queue_id
+    return None if found is None else found[0]
 
 
 def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
@@ -462,8 +500,6 @@ def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
         " WHERE q.name = ?1 OR (?1 IS NULL AND q.source IS NULL) ORDER BY q.name",
         (name,),
     ).fetchall()
-    if name is not None and not found:
-        raise QueueNotFound(name)
     return [_info(reader, row) for row in found]
 
 

@@ -5,7 +5,10 @@ import json
 import math
 import sqlite3
 from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any
 
+from redrive.broker.arguments import similar
 from redrive.broker.engine import QueueSettings
 from redrive.broker.lifecycle import dead_letter_queue, is_dead_letter_queue
 from redrive.errors import InvalidSetting, QueueNotFound
@@ -14,6 +17,8 @@ _USE_GRANULARITY_S = 1.0
 """How exactly a queue's last use is stored; writing it with every message would cost a fifth of a send."""
 
 _SHORTEST_WAIT_S = 0.01
+_MOST_TO_COMPARE = 1_000
+"""With how many names one that is not there is compared."""
 
 
 @dataclass(slots=True)
@@ -70,8 +75,13 @@ class Queues:
         """Return a queue by its name."""
         try:
             return self._by_name[name]
-        except KeyError:
-            raise QueueNotFound(name) from None
+        except (KeyError, TypeError):
+            raise QueueNotFound(name, self.similar(name)) from None
+
+    def similar(self, name: str) -> str | None:
+        """Return the name of a queue that was perhaps meant."""
+        named = [known for known in islice(self._by_name, _MOST_TO_COMPARE) if not is_dead_letter_queue(known)]
+        return similar(name, named) if isinstance(name, str) else None
 
     def has(self, name: str) -> bool:
         """Say whether there is a queue of that name."""
@@ -96,10 +106,13 @@ class Queues:
             return False
         insert = "INSERT INTO queues (name, source, settings, created_at, used_at) VALUES (?, ?, ?, ?, ?)"
         told = json.dumps(asdict(settings))
-        source = connection.execute(insert, (name, None, told, now, now)).lastrowid
-        dead = json.dumps(asdict(QueueSettings(lock_duration=settings.lock_duration, max_delivery_count=2_000)))
-        connection.execute(insert, (dead_letter_queue(name), source, dead, now, now))
-        self._changed(connection)
+        source: Any = connection.execute(insert, (name, None, told, now, now)).lastrowid
+        of_dead = QueueSettings(lock_duration=settings.lock_duration, max_delivery_count=2_000)
+        dead_name = dead_letter_queue(name)
+        dead: Any = connection.execute(insert, (dead_name, source, json.dumps(asdict(of_dead)), now, now)).lastrowid
+        self._count_change(connection)
+        self._add(QueueRow(source, name, settings, dead, now))
+        self._add(QueueRow(dead, dead_name, of_dead, dead, now))
         return True
 
     def change(self, connection: sqlite3.Connection, name: str, settings: QueueSettings) -> None:
@@ -109,7 +122,8 @@ class Queues:
             told = "cannot be changed: what is in the queue could not be received; delete it and declare it anew"
             raise InvalidSetting("requires_session", settings.requires_session, told)
         connection.execute("UPDATE queues SET settings = ? WHERE id = ?", (json.dumps(asdict(settings)), queue.id))
-        self._changed(connection)
+        self._count_change(connection)
+        self._add(QueueRow(queue.id, name, settings, queue.dead_id, queue.used_at))
 
     def remove(self, connection: sqlite3.Connection, name: str) -> tuple[int, int]:
         """Take a queue and its dead-letter queue away; return their numbers."""
@@ -117,12 +131,18 @@ class Queues:
         if is_dead_letter_queue(name):
             raise InvalidSetting("queue", name, "must not be a dead-letter queue: it goes with its queue; purge it")
         connection.execute("DELETE FROM queues WHERE id IN (?, ?)", (queue.dead_id, queue.id))
-        self._changed(connection)
+        self._count_change(connection)
+        for gone in (self._by_id.pop(queue.id), self._by_id.pop(queue.dead_id)):
+            del self._by_name[gone.name]
         return queue.id, queue.dead_id
 
-    def _changed(self, connection: sqlite3.Connection) -> None:
+    def _count_change(self, connection: sqlite3.Connection) -> None:
+        """Let others read the queues again. What is in memory is changed alike, which takes no reading of them all."""
         connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'queues_version'")
-        self.refresh(connection)
+        self._version += 1
+
+    def _add(self, queue: QueueRow) -> None:
+        self._by_name[queue.name] = self._by_id[queue.id] = queue
 
     def _load(self, connection: sqlite3.Connection) -> None:
         rows = connection.execute("SELECT id, name, source, settings, used_at FROM queues").fetchall()

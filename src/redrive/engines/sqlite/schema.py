@@ -7,6 +7,8 @@ seconds since 1970. ``due`` is when a lock ends or a scheduled message becomes a
 """
 
 import sqlite3
+from contextlib import closing
+from functools import cache
 
 from redrive.engines.ledger.schema import KEYS, sqlite_script
 from redrive.errors import SchemaMismatch
@@ -89,6 +91,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     )
     while _migrate_one(connection):
         pass
+    _check_shape(connection)
 
 
 def _migrate_one(connection: sqlite3.Connection) -> bool:
@@ -99,8 +102,7 @@ def _migrate_one(connection: sqlite3.Connection) -> bool:
         _check_known(done)
         if done < len(MIGRATIONS):
             name, script = MIGRATIONS[done]
-            for statement in _statements(script):
-                connection.execute(statement)
+            _run(connection, script, done)
             connection.execute("INSERT INTO redrive_migrations VALUES (?, ?)", (done + 1, name))
         connection.execute("COMMIT")
     except BaseException:
@@ -108,6 +110,62 @@ def _migrate_one(connection: sqlite3.Connection) -> bool:
             connection.execute("ROLLBACK")
         raise
     return bool(done < len(MIGRATIONS))
+
+
+def _run(connection: sqlite3.Connection, script: str, done: int) -> None:
+    try:
+        for statement in _statements(script):
+            connection.execute(statement)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # what is there is not what the migrations before made
+            raise SchemaMismatch(done, len(MIGRATIONS), str(error)) from error
+        raise
+
+
+def _check_shape(connection: sqlite3.Connection) -> None:
+    """See that the tables are those that the migrations make; they have their numbers, whatever they made then."""
+    named = [row[0] for row in connection.execute("SELECT name FROM redrive_migrations ORDER BY number")]
+    wanted = [name for name, _ in MIGRATIONS]
+    if named != wanted:
+        raise SchemaMismatch(len(named), len(wanted), f"its migrations are {', '.join(named)}")
+    there = _objects(connection)
+    for name, text in _expected(MIGRATIONS).items():
+        if name not in there:
+            raise SchemaMismatch(len(named), len(wanted), f"there is no {name!r}")
+        if there[name] != text:
+            _check_columns(connection, name, text)
+
+
+def _check_columns(connection: sqlite3.Connection, table: str, text: str) -> None:
+    """See that a table that was made by another statement has the columns all the same."""
+    with closing(sqlite3.connect(":memory:")) as made:
+        if not text.upper().startswith("CREATE TABLE"):
+            return  # an index or a trigger that was written in another way
+        made.execute(text)
+        lacking = _columns(made, table) - _columns(connection, table)
+    if lacking:
+        told = f"table {table!r} has no column {min(lacking)!r}"
+        raise SchemaMismatch(len(MIGRATIONS), len(MIGRATIONS), told)
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+
+
+def _objects(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the statements that made the tables, indexes and triggers, by their names."""
+    return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall())
+
+
+@cache
+def _expected(migrations: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return what a database has in which all migrations were done."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        for _, script in migrations:
+            for statement in _statements(script):
+                connection.execute(statement)
+        return {name: text for name, text in _objects(connection).items() if not name.startswith("sqlite_")}
 
 
 def _check_known(version: int) -> None:

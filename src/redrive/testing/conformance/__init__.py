@@ -19,12 +19,13 @@ that moves it.
 import pytest
 
 _PARTS = (
-    *("clock_steps", "company", "leaving", "messages", "queues", "receiving", "sessions", "settling", "timing"),
-    *("transactions", "verbs"),
+    *("borders", "clock_steps", "company", "leaving", "messages", "queues", "receiving", "sessions", "settling"),
+    *("timing", "transactions", "verbs"),
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
-from redrive.testing.conformance.clock_steps import ClockStepBehaviours  # noqa: E402 - asserts are rewritten first
+from redrive.testing.conformance.borders import BorderBehaviours  # noqa: E402 - asserts are rewritten first
+from redrive.testing.conformance.clock_steps import ClockStepBehaviours  # noqa: E402 - same
 from redrive.testing.conformance.company import CompanyBehaviours  # noqa: E402 - same
 from redrive.testing.conformance.leaving import LeavingBehaviours  # noqa: E402 - same
 from redrive.testing.conformance.messages import MessageBehaviours  # noqa: E402 - same
@@ -50,5 +51,6 @@ class EngineConformance(
     CompanyBehaviours,
     LeavingBehaviours,
     ClockStepBehaviours,
+    BorderBehaviours,
 ):
     """Everything an engine promises. A subclass overrides the fixture ``make_engine``."""

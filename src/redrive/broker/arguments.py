@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""What callers hand over, checked before any engine sees it. Pure: no I/O, no clock, no randomness.
+
+What can never work is refused with its name and what it may be instead, never with an error that means *try again*.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from redrive.broker.engine import Cancel, Effect, QueueSettings, Send, check_at
+from redrive.broker.lifecycle import State
+from redrive.broker.message import Message, check_text, json_hint
+from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound, UsageError
+
+
+def check_queue(queue: str) -> str:
+    """Return the name of a queue to be used; one that nobody can have declared is not there."""
+    if isinstance(queue, str):
+        if queue and queue.isascii() and queue.isprintable():
+            return queue
+        raise QueueNotFound(queue)
+    raise InvalidSetting("queue", queue, "must be the name of a queue, a text")
+
+
+def check_effect(effect: Effect) -> Effect:
+    """Return something to be done, if it is one of the things that can be."""
+    if not isinstance(effect, Effect):
+        told = "must be a Send, Complete, Abandon, Defer, DeadLetter, Cancel or SetSessionState"
+        raise UsageError(f"an effect {told}, not {type(effect).__name__}")
+    if isinstance(effect, Send | Cancel):
+        check_queue(effect.queue)
+    if isinstance(effect, Cancel):
+        check_sequence("sequence", effect.sequence)
+    return effect
+
+
+def check_settings(settings: Mapping[str, object]) -> None:
+    """See that the names of settings are those of a queue's."""
+    known = QueueSettings.names()
+    for name, value in settings.items():
+        if name not in known:
+            raise InvalidSetting(name, value, f"is no setting of a queue; {_did_you_mean(name, known)}")
+
+
+def _did_you_mean(name: str, known: Sequence[str]) -> str:
+    near = similar(name, known)
+    return (f"did you mean {near}? " if near else "") + f"there are {', '.join(known)}"
+
+
+def similar(name: str, known: Iterable[str]) -> str | None:
+    """Return the name that was probably meant."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, known, 1)), None)
+
+
+def check_sequence(name: str, value: int) -> int:
+    """Return a sequence number, if it is a whole number; whether there is such a message is another matter."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidSetting(name, value, "must be a sequence number, a whole number")
+    return value
+
+
+def check_sequences(values: Iterable[int]) -> list[int]:
+    """Return sequence numbers."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InvalidSetting("sequences", values, "must be a list of sequence numbers: [41, 42]")
+    return [check_sequence("sequences", value) for value in values]
+
+
+def check_states(states: Iterable[State] | None) -> list[State] | None:
+    """Return the states to look for; None: all."""
+    if states is None:
+        return None
+    given: Any = states  # whatever the annotation says
+    listed: list[Any] = list(given) if isinstance(given, Iterable) else [None]
+    if all(isinstance(state, State) for state in listed):
+        return listed
+    raise InvalidSetting("states", states, "must be a list of State.READY, State.LOCKED and so on, or None for all")
+
+
+def check_session_id(session_id: str | None) -> str | None:
+    """Return the name of a session, if a message can have it."""
+    if session_id is not None:
+        try:
+            check_text("session_id", session_id)
+        except InvalidMessage as error:
+            raise InvalidSetting(error.field, error.value, error.allowed) from None
+    return session_id
+
+
+def check_most(name: str, value: int | None) -> int | None:
+    """Return how many at most, if it is a number of messages; None: all."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise InvalidSetting(name, value, "must be a whole number, 1 or more; None for all")
+    return value
+
+
+def check_payloads(messages: Iterable[Any]) -> list[Any]:
+    """Return messages to be sent, if it is several: each letter of a text is not meant."""
+    if isinstance(messages, str | bytes | bytearray | memoryview | Message | Mapping) or not isinstance(
+        messages, Iterable
+    ):
+        told = "must be a list of messages: ['one', 'two']; for a single one there is send"
+        raise InvalidMessage("messages", type(messages).__name__, told)
+    return list(messages)
+
+
+def not_a_payload(payload: object) -> InvalidMessage:
+    """Return the error that says how to send something that is no message."""
+    kind = type(payload)
+    if hasattr(payload, "model_dump_json"):
+        fix = "send its JSON: order.model_dump_json()"
+    elif is_dataclass(payload) and not isinstance(payload, type):
+        fix = "send its JSON: json.dumps(dataclasses.asdict(order))"
+    else:
+        fix = json_hint(payload)
+    return InvalidMessage("message", kind.__name__, f"must be a text, bytes or a Message; {fix}")
+
+
+def check_instant(at: datetime) -> datetime:
+    """Return an instant in UTC."""
+    try:
+        return check_at(at).astimezone(UTC)
+    except OverflowError:
+        raise InvalidSetting("at", at, "must be a time of the years 1 to 9999 in UTC too") from None
