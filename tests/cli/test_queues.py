@@ -113,7 +113,10 @@ def test_declaring_with_other_settings_names_the_command_that_changes_them(refus
     ("arguments", "said"),
     [
         (("declare", "a b"), "letters, digits"),
-        (("update", "orders", "--lock-duration", "10m"), "at most 300 seconds"),
+        (
+            ("update", "orders", "--lock-duration", "10m"),
+            "to 300 seconds, or a timedelta; for longer work renew the lock",
+        ),
         (("update", "orders", "--lock-duration", "soon"), "write seconds as a number"),
         (("update", "orders", "--requires-session", "maybe"), "write yes or no"),
         (("update", "nothing", "--lock-duration", "1m"), "redrive queues declare"),
