@@ -2,14 +2,18 @@
 """What happens is reported once, with exactly the promised fields, to whoever listens, and changes nothing."""
 
 import dataclasses
+import importlib
 import json
 import logging
+import pkgutil
 import subprocess
 import sys
+import typing
 from datetime import UTC, datetime
 
 import pytest
 
+import redrive
 from redrive import telemetry
 from redrive.retry import CircuitBreaker, Fixed, RetryBudget, retry
 from redrive.telemetry import (
@@ -23,6 +27,7 @@ from redrive.telemetry import (
     report,
 )
 from redrive.testing import ManualClock
+from tests.patience import PATIENCE_S
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -401,6 +406,50 @@ def test_an_event_reads_as_a_sentence(event, level, sentence, caplog):
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [(level, sentence)]
 
 
+HOSTILE = "x\n2026-11-01 CRITICAL forged\r\x1b[2J\u202e\u2028\x85\x9b" + "y" * 5_000
+
+
+def every_event():
+    """Return all classes of events that Redrive has, wherever they are."""
+    for module in pkgutil.walk_packages(redrive.__path__, "redrive."):
+        if module.name.rpartition(".")[2] in ("events", "telemetry"):
+            importlib.import_module(module.name)
+    found, left = [], [Event]
+    while left:
+        each = left.pop()
+        left += each.__subclasses__()
+        if vars(sys.modules[each.__module__]).get(each.__name__) is each:  # not what slots=True made another one of
+            found.append(each)
+    return sorted(set(found) - {Event}, key=lambda each: each.name)
+
+
+def hostile(event):
+    """Return an event with a hostile text wherever there can be a text."""
+    values = {"str": HOSTILE, "int": 7, "float": 1.5, "datetime": NOON, "tuple": (HOSTILE, HOSTILE)}
+    hints = {name: str(getattr(hint, "__name__", hint)) for name, hint in typing.get_type_hints(event).items()}
+    kinds = {each.name: hints[each.name] for each in dataclasses.fields(event)}
+    return event(
+        **{name: next(values[part] for part in kind.split(" | ") if part in values) for name, kind in kinds.items()}
+    )
+
+
+@pytest.mark.parametrize("event", every_event(), ids=lambda each: each.name)
+def test_an_event_is_one_line_of_a_log_whatever_is_in_it(event, caplog):
+    caplog.set_level(logging.DEBUG)
+    made = hostile(event)
+    report(made)
+    text = caplog.records[0].getMessage()
+    assert text == str(made)
+    assert text.isprintable()
+    assert 0 < len(text) <= 2_000
+    assert caplog.records[0].redrive == made.fields(), "a program gets it as it is"
+
+
+def test_every_layer_has_events_that_are_looked_at():
+    layers = {each.name.rpartition(".")[0] for each in every_event()}
+    assert layers >= {"redrive.retry", "redrive.worker", "redrive.recovery"}
+
+
 def test_an_event_has_a_name_and_a_level_of_its_own():
     kinds = [getattr(telemetry, name) for name in telemetry.__all__ if name[0].isupper() and name != "Event"]
     assert all(issubclass(kind, Event) for kind in kinds)
@@ -431,7 +480,9 @@ def test_an_event_is_listened_to_if_logging_or_opentelemetry_would_take_it(caplo
 
 def run_python(program):
     """Run a program in a process of its own: providers of OpenTelemetry are set once in a process."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

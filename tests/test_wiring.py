@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: MIT
 """A URL says where the queues are; a wrong one says what it may be."""
 
+import traceback
+from urllib.parse import quote
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from redrive.broker import Broker
-from redrive.errors import InvalidSetting
+from redrive.errors import InvalidSetting, RedriveError, UsageError
 from redrive.testing import ManualClock
-from redrive.wiring import connect
+from redrive.wiring import connect, connect_blocking, open_recovery
 
 
 @pytest.mark.parametrize(
@@ -30,6 +35,102 @@ def test_a_wrong_url_is_named_with_the_forms_there_are(url):
     with pytest.raises(InvalidSetting, match="sqlite:///") as caught:
         connect(url)
     assert (caught.value.setting, caught.value.value) == ("url", url)
+
+
+@pytest.mark.parametrize(
+    ("url", "fix"),
+    [
+        ("postgresql+asyncpg://u:hunter2@h/d", "leave out +asyncpg: postgresql://…"),
+        ("postgres+psycopg2://u:hunter2@h/d", "leave out +psycopg2: postgres://…"),
+        ("sqlite+aiosqlite:///hunter2:hunter2@x.db", "leave out +aiosqlite: sqlite://…"),
+        ("jdbc:postgresql://h/d?user=u&password=hunter2", "leave out jdbc:"),
+        ("mysql://u:hunter2@h/d", "must be sqlite:///relative.db"),
+        ("u:hunter2@h/d", "must be sqlite:///relative.db"),
+        ("host=h user=u password=hunter2", "must be sqlite:///relative.db"),
+        (b"postgresql://u:hunter2@h/d", "must be sqlite:///relative.db"),
+        ("sqlite://u:hunter2@h/d", "a SQLite database is a file"),
+        ("sqlite:///u:hunter2@h/d", "a SQLite database is a file"),
+        ("sqlite:///x.db?password=hunter2", "unknown option 'password'; there is: synchronous"),
+        ("sqlite:///x.db?synchronous=hunter2&password=hunter2", "unknown option 'password'"),
+        ("postgresql://u:hunter2@h/d?passwd=hunter2", "unknown option 'passwd'; there is: schema, pool_size"),
+        ("postgresql://u:hunter2@h/d?pool_size=hunter2", "has a pool_size that is no number"),
+        ("postgresql://u:hunter2@h:port/d", "percent|quote(password, safe='')"),
+        ("postgresql://u:hunter2@h:0/d", "1 to 65535"),
+        ("postgresql://u:hunter2@h:70000/d", "1 to 65535"),
+        ("postgresql://u:hunter2@h/d?port=x", "a port that is no number"),
+        ("postgresql://u:hunter2@h/d?user=a&user=b", "has the option 'user' twice"),
+        ("postgresql://u:/hunter2@h/d", "quote(password, safe='')"),
+        ("postgresql://u:hunter2/x@h/d", "quote(password, safe='')"),
+        ("postgresql://u:hunter2?x@h/d", "quote(password, safe='')"),
+        ("postgresql://u:hunter2#x@h/d", "quote(password, safe='')"),
+        ("postgresql://u:hunter2[x@h/d", "quote(password, safe='')"),
+    ],
+)
+def test_a_url_with_a_password_is_refused_with_the_fix_and_without_the_password(url, fix):
+    with pytest.raises(InvalidSetting) as caught:
+        connect(url)
+    assert any(each in str(caught.value) for each in fix.split("|"))
+    said = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(caught.value.args)
+    assert "hunter2" not in said.replace(repr(url), "").replace(str(url), "")  # the source line of this test apart
+
+
+schemes = st.sampled_from(
+    ["postgresql", "postgres", "postgresql+asyncpg", "sqlite", "sqlite+pysqlite", "mysql", "jdbc:postgresql", "", "u"]
+)
+shapes = st.sampled_from(
+    [
+        *("{s}://u:{p}@h/d", "{s}://u:{p}@h:5432/d?pool_size=x", "{s}://u:{p}@/d?host=/nowhere", "{s}:///u:{p}@h/d"),
+        *("{s}://h/d?password={p}&x=1", "{s}://h/d?user=u&password={p}&pool_size=no", "{s}:u:{p}@h/d", "u:{p}@h/d"),
+        *(
+            "{s}://u:{p}",
+            "{s}:///{p}@x.db?y=1",
+            "host=h password={p}",
+            "{s}://u:{p}@h:nine/d",
+            "{s}://:{p}@h/d?sslmod=x",
+        ),
+        *("{s}://h/d?sslpassword={p}&nonsense={p}", "{s}://u:{p}@[::1/d", "{s}:////u:{p}@h/d?a=b"),
+    ]
+)
+passwords = st.text(
+    st.characters(codec="utf-8", exclude_characters="\n\r\t") | st.sampled_from("@:/?#[]%&=+ '\"\\"),
+    min_size=1,
+    max_size=8,
+).map(lambda text: f"hun{text}ter2")
+
+
+@given(schemes, shapes, passwords)
+def test_no_error_about_a_url_has_a_password_in_it(scheme, shape, password):
+    url = shape.format(s=scheme, p=password)
+    try:
+        broker = connect(url)
+    except RedriveError as error:
+        said = f"{error!s} {error!r} {error.args} {vars(error)} {error.__cause__!r}"
+    else:
+        said = f"{broker!r} {broker.engine!r}"
+    for part in (password, quote(password), "hun", "ter2"):
+        assert part not in said
+
+
+async def test_neither_has_an_error_of_the_database():
+    for url in (
+        "postgresql://somebody:hunter2@/shop?host=/nowhere",
+        "postgresql:///shop?host=/nowhere&password=hunter2",
+    ):
+        with pytest.raises(RedriveError, match="/nowhere") as caught:
+            async with connect(url) as broker:
+                await broker.queues()
+        assert "hunter2" not in "".join(traceback.format_exception(caught.value)).replace(url, "")
+
+
+def test_what_is_wrong_with_a_store_is_said_of_the_store():
+    with pytest.raises(InvalidSetting, match="leave out") as caught:
+        open_recovery(connect("sqlite:///:memory:"), "postgresql+asyncpg://u:hunter2@h/d")
+    assert (caught.value.setting, caught.value.value) == ("store", "postgresql+asyncpg://…")
+
+
+def test_recovery_says_which_broker_it_needs():
+    with pytest.raises(UsageError, match=r"connect\(\.\.\.\)"):
+        open_recovery(connect_blocking("sqlite:///:memory:"))
 
 
 @pytest.mark.parametrize("query", ["mode=ro", "synchronous=full&x=1", "Synchronous=full"])

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     __version__: str
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> object:
     # lazily: whoever imports redrive.retry pays for nothing else
     if name in ("connect", "connect_blocking", "open_recovery"):

@@ -12,6 +12,8 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
+from redrive.printable import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -34,9 +36,15 @@ logger.addHandler(logging.NullHandler())
 _retry_logger = logging.getLogger("redrive.retry")
 
 
+_LONGEST_TEXT = 2_000
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """What every event is.
+
+    Its text is one line of at most 2,000 characters, whatever is in its fields: they come from messages and exceptions,
+    and must not be able to forge a line of a log. The fields themselves stay as they are.
 
     Attributes:
         name: its name in logs and traces.
@@ -45,6 +53,11 @@ class Event:
 
     name: ClassVar[str] = "redrive.event"
     level: ClassVar[int] = logging.INFO
+
+    def __init_subclass__(cls) -> None:
+        sentence = cls.__dict__.get("__str__")
+        if sentence is not None:  # here, so that no event can forget it
+            cls.__str__ = lambda self: one_line(sentence(self), _LONGEST_TEXT)  # type: ignore[method-assign]
 
     @property
     def layer(self) -> str:

@@ -3,18 +3,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode
 
+from redrive import connection_url
 from redrive.broker import BlockingBroker, Broker, Engine
 from redrive.clock import Clock, system_clock
-from redrive.errors import InvalidSetting, MissingExtra
+from redrive.errors import MissingExtra, UsageError
 from redrive.recovery import Classifier, Recovery, ServiceSettings
 from redrive.recovery.recovery import ERROR_QUEUE
+from redrive.retry import Policy
 from redrive.telemetry import Event
 
 __all__ = ["connect", "connect_blocking", "open_recovery"]
 
-_FORMS = "must be sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory: or postgresql://user@host/database"
 _LIBPQ_OPTIONS = (
     *("application_name", "client_encoding", "connect_timeout", "database", "dbname", "host", "krbsrvname"),
     *("lock_timeout", "options", "passfile", "password", "port", "search_path", "service", "servicefile"),
@@ -24,7 +25,7 @@ _LIBPQ_OPTIONS = (
 _POSTGRES_OPTIONS = {"schema": str, "pool_size": int, "acquire_timeout": float, "statement_cache_size": int}
 
 
-def connect(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0) -> Broker:
+def connect(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0, retry: Policy | None = None) -> Broker:
     """Return the broker at a URL, to be entered with ``async with``.
 
     Args:
@@ -34,20 +35,25 @@ def connect(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0)
             PostgreSQL's own options it takes ``schema``, ``pool_size``, ``acquire_timeout`` and
             ``statement_cache_size``.
         clock: where time comes from.
-        upkeep_every: how often, in seconds, what nobody asks for is looked after.
+        upkeep_every: how often, in seconds, messages that expired and queues that are idle are looked for.
+        retry: how to make a call again while the store does not answer: ``Exponential(min=0.8, max_attempts=4)``. Only
+            what was certainly not done is done again. None: the first failure is raised.
     """
-    return Broker(_engine(url, clock), clock=clock, upkeep_every=upkeep_every)
+    return Broker(_engine(url, clock), clock=clock, upkeep_every=upkeep_every, retry=retry)
 
 
-def connect_blocking(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0) -> BlockingBroker:
+def connect_blocking(
+    url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0, retry: Policy | None = None
+) -> BlockingBroker:
     """Return the broker at a URL for a program without an event loop, to be entered with ``with``.
 
     Args:
         url: as for ``connect``.
         clock: where time comes from.
-        upkeep_every: how often, in seconds, what nobody asks for is looked after.
+        upkeep_every: how often, in seconds, messages that expired and queues that are idle are looked for.
+        retry: as for ``connect``.
     """
-    return BlockingBroker(connect(url, clock=clock, upkeep_every=upkeep_every))
+    return BlockingBroker(connect(url, clock=clock, upkeep_every=upkeep_every, retry=retry))
 
 
 def open_recovery(
@@ -73,9 +79,12 @@ def open_recovery(
     """
     from redrive.engines.ledger.ledger import SqlLedger
 
-    engine: Any = broker.engine if store is None else _engine(store, broker.clock)
+    if isinstance(broker, BlockingBroker):
+        raise UsageError("open_recovery needs the broker of connect(...), inside async with; it has no blocking form")
+    engine: Any = broker.engine if store is None else _engine(store, broker.clock, "store")
     if not hasattr(engine, "run"):
-        raise InvalidSetting("store", store, "must be given: this broker's engine is no database; " + _FORMS)
+        problem = "must be given: this broker's engine is no database; "
+        raise connection_url.wrong("store", store, problem + connection_url.FORMS)
     return Recovery(
         broker,
         SqlLedger(engine, is_shared=store is None),
@@ -87,48 +96,36 @@ def open_recovery(
     )
 
 
-def _engine(url: str, clock: Clock) -> Engine:
-    try:
-        parts = urlsplit(url) if isinstance(url, str) else None
-    except ValueError:
-        parts = None
-    if parts is not None and parts.scheme in ("postgresql", "postgres"):
-        return _postgres(parts, clock)
-    if parts is None or parts.scheme != "sqlite" or parts.netloc or len(parts.path) < 2:
-        raise InvalidSetting("url", url, _FORMS)
+def _engine(url: str, clock: Clock, setting: str = "url") -> Engine:
+    parts = connection_url.parts_of(setting, url)
+    if parts.scheme != "sqlite":
+        return _postgres(url, parts, clock, setting)
     from redrive.engines.sqlite import SqliteEngine
 
-    options: dict[str, Any] = dict(parse_qsl(parts.query))
-    for name in options:
-        if name != "synchronous":
-            raise InvalidSetting("url", url, f"has an unknown option {name!r}; there is: synchronous")
-    return SqliteEngine(unquote(parts.path[1:]), clock=clock, **options)
+    path = connection_url.sqlite_path(setting, url, parts)
+    options: dict[str, Any] = connection_url.options_of(setting, url, parts, ("synchronous",))
+    return SqliteEngine(path, clock=clock, **options)
 
 
-def _postgres(parts: SplitResult, clock: Clock) -> Engine:
+def _postgres(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engine:
     try:
         from redrive.engines.postgres import PostgresEngine
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
         raise MissingExtra("PostgreSQL", "postgres") from error
-    hidden = f"{parts.scheme}://…{parts.path}"  # there may be a password in it
-    options: dict[str, Any] = {}
-    theirs = []
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+    connection_url.check_postgres(setting, url, parts)
+    ours, theirs = dict[str, Any](), dict[str, str]()
+    known = (*_POSTGRES_OPTIONS, *_LIBPQ_OPTIONS)
+    for name, value in connection_url.options_of(setting, url, parts, known).items():
         if name in _LIBPQ_OPTIONS:
-            theirs.append((name, value))
+            theirs[name] = value
             continue
-        if name not in _POSTGRES_OPTIONS:
-            known = ", ".join(_POSTGRES_OPTIONS)
-            raise InvalidSetting(
-                "url", hidden, f"has an unknown option {name!r}; there are PostgreSQL's own and {known}"
-            )
         try:
-            options[name] = _POSTGRES_OPTIONS[name](value)
+            ours[name] = _POSTGRES_OPTIONS[name](value)
         except ValueError:
-            raise InvalidSetting("url", hidden, f"has {name}={value!r}, which must be a number") from None
-    if any(name == "port" and not value.replace(",", "").isdigit() for name, value in theirs):
-        raise InvalidSetting("url", hidden, "has a port that is no number")
+            raise connection_url.wrong(setting, url, f"has a {name} that is no number") from None
+    if not theirs.get("port", "1").replace(",", "").isdecimal():
+        raise connection_url.wrong(setting, url, "has a port that is no number")
     address = f"postgresql://{parts.netloc}{parts.path}?{urlencode(theirs)}"
-    return PostgresEngine(address, clock=clock, **options)
+    return PostgresEngine(address, clock=clock, **ours)

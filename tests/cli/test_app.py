@@ -6,10 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
 from redrive import __version__
-from redrive.cli.app import app
+from redrive.cli.app import command_line
 
 GOOD = """
 default = "standard"
@@ -22,11 +21,6 @@ max_attempts = 3
 kind = "adaptive"
 fallback = "standard"
 """
-
-
-@pytest.fixture
-def run():
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -97,3 +91,24 @@ def test_without_its_extra_the_command_line_says_how_to_install_it():
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert "pip install 'redrive[cli]'" in ran.stderr
+
+
+def paths(command, path=()):
+    """Return the names of every command."""
+    yield path
+    for name, each in getattr(command, "commands", {}).items():
+        yield from paths(each, (*path, name))
+
+
+def test_flags_do_not_look_as_if_they_took_a_value(capsys):
+    whole = command_line()
+    for path in paths(whole):
+        whole.main([*path, "--help"], prog_name="redrive", standalone_mode=False)
+        said = capsys.readouterr().out
+        assert ("--help" in said, "bool" in said) == (True, False), path
+
+
+def test_what_people_look_for_is_where_they_look():
+    import redrive
+
+    assert {"connect", "connect_blocking", "open_recovery"} <= set(dir(redrive))

@@ -38,7 +38,7 @@ def test_list_reads_the_error_queue_first_and_says_so(run, read):
     assert ran.stdout.split()[:6] == ["number", "status", "queue", "failed", "times", "why"]
     assert "ValueError: no address" in ran.stdout
     assert "OutOfStock: none left" in ran.stdout
-    assert "read 4 failures from error" in ran.stderr
+    assert "took 4 failures out of error into the store (--no-ingest leaves them there)" in ran.stderr
     assert run("failed", "list").stderr == ""
     assert read("peek", "error") == []
 
@@ -86,6 +86,10 @@ def test_list_in_json_has_stable_names_and_iso_times(read):
         (["--status", "resolved,archived"], []),
         (["--since", "2026-11-01T10:00Z", "--until", "2026-11-01T10:01Z", "--message", "second"], ["second"]),
         (["--until", "2026-10-01"], []),
+        (["age>1h"], ["first", "second", "third", "fourth"]),
+        (["age<1m"], []),
+        (["--since", "1m"], []),
+        (["--until", "1h", "--message", "second"], ["second"]),
         (["--id", "2"], ["second"]),
         (["--newest", "--limit", "1"], ["fourth"]),
         (["--after", "2"], ["third", "fourth"]),
@@ -117,14 +121,24 @@ def test_nothing_failed_is_good_news(ok):
     assert ok("failed", "groups", "queue:orders") == "no failed message matches queue:orders\n"
 
 
-def test_dead_letters_that_nobody_has_read_are_named(ok, read, orders):
+def test_dead_letters_that_nobody_has_read_are_named(run, ok, read, orders):
     ok("send", orders, "x")
     ok("receive", orders, "--dead-letter", "InvalidJson")
-    assert "redrive ingest --dead-letters orders" in ok("failed", "list").replace("\n", " ")
-    assert ok("ingest", "--dead-letters", orders) == "read 1 failures from orders/$dead\n"
+    for command in ("list", "groups", "count"):
+        assert "1 dead letter of orders is not read: add --dead" in run("failed", command).stderr
+    assert run("failed", "list").stdout == "no failed messages\n"
+    assert run("failed", "list", "--json").stdout == "[]\n", "a hint is not in the way of a script"
+    assert len(read("failed", "list", "--dead")) == 1
     ok("send", orders, "y")
     ok("receive", orders, "--dead-letter", "InvalidJson")
     assert len(read("failed", "list")) == 2, "a dead-letter queue that was read once is read along"
+    assert "dead" not in run("failed", "list").stderr
+
+
+def test_dead_letters_of_one_queue_can_be_read(ok, orders):
+    ok("send", orders, "x")
+    ok("receive", orders, "--dead-letter", "InvalidJson")
+    assert ok("ingest", "--dead-letters", orders) == "read 1 failure from orders/$dead\n"
 
 
 @pytest.mark.usefixtures("fail")
@@ -229,6 +243,7 @@ def test_export_writes_json_lines_with_everything(ok, run, tmp_path):
     assert [line["message"]["body"] for line in lines] == ['{"id": 1, "price": 1.10}', "two", "three", "/wA="]
     assert lines[3]["message"]["body_encoding"] == "base64"
     assert json.loads(ok("failed", "export", "queue:billing", "-o", "-"))["message_id"] == "fourth"
+    assert json.loads(ok("failed", "export", "queue:billing"))["message_id"] == "fourth"
     assert not list(tmp_path.glob("*.part"))
     refused = run("failed", "export", "-o", "nowhere/o.jsonl")
     assert (refused.exit_code, "cannot be written" in refused.stderr) == (1, True)
@@ -255,7 +270,7 @@ def test_notes_are_for_whoever_comes_next(ok, read, run):
 def test_what_cannot_be_read_is_set_aside_and_can_be_read_again(ok, run, read):
     ok("send", "error", "what is this", "--id", "odd")
     ran = run("failed", "list")
-    assert "1 could not be read and are set aside: redrive failed aside" in ran.stderr
+    assert "1 could not be read and is set aside: redrive failed aside" in ran.stderr
     assert "odd" in ok("failed", "aside")
     assert read("failed", "aside")[0]["message"]["body"] == "what is this"
     assert read("failed", "reimport") == {"read": 0, "left": 1}
@@ -268,6 +283,8 @@ def test_what_cannot_be_read_is_set_aside_and_can_be_read_again(ok, run, read):
 def test_sweep_asks_first(ok, run):
     assert "add --yes" in run("failed", "sweep", "--older-than", "30d").stderr
     assert ok("failed", "sweep", "--older-than", "30d", "--yes") == "deleted 0 that were settled more than 30d ago\n"
+    none = run("failed", "sweep", "--older-than", "none", "--yes")
+    assert (none.exit_code, "say how long" in none.stderr) == (2, True)
 
 
 def test_looking_at_a_database_that_is_not_there_is_refused(refused):

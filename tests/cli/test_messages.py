@@ -89,8 +89,8 @@ def test_messages_of_a_session_are_received_by_its_name(ok, read, refused):
     ok("queues", "declare", "steps", "--requires-session", "yes")
     ok("send", "steps", "a", "--session", "s1")
     ok("send", "steps", "b", "--session", "s2")
-    assert "--session" in refused("receive", "steps", "--complete")
-    assert "--session" in refused("send", "steps", "c")
+    assert "--session" in refused("receive", "steps", "--complete", status=2)
+    assert "--session" in refused("send", "steps", "c", status=2)
     assert [each["body"] for each in read("receive", "steps", "--complete", "--session", "s2")] == ["b"]
     assert read("receive", "steps", "--complete", "--session", "s2") == []
 
@@ -100,7 +100,7 @@ def test_a_session_that_is_taken_is_not_received(ok, refused):
     ok("send", "steps", "a", "--session", "s1")
     with connect_blocking("sqlite:///redrive.db") as broker:
         broker.accept_session("steps", "s1")
-        assert "somebody else's" in refused("receive", "steps", "--complete", "--session", "s1")
+        assert "somebody else's" in refused("receive", "steps", "--complete", "--session", "s1", status=6)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,6 @@ def test_a_session_that_is_taken_is_not_received(ok, refused):
     [
         ((), "say what to send"),
         (("x", "--file", "y"), "say what to send"),
-        (("--file", "nowhere"), "nowhere cannot be read"),
         (("x", "--header", "nonsense"), "NAME=VALUE"),
         (("x", "--ttl", "soon"), "write seconds as a number"),
         (("x", "--ttl", "-1"), "ttl"),
@@ -117,7 +116,11 @@ def test_a_session_that_is_taken_is_not_received(ok, refused):
     ],
 )
 def test_a_mistake_in_sending_is_named(refused, orders, arguments, said):
-    assert said in refused("send", orders, *arguments)
+    assert said in refused("send", orders, *arguments, status=2)
+
+
+def test_a_file_that_is_not_there_is_named(refused, orders):
+    assert "nowhere cannot be read" in refused("send", orders, "--file", "nowhere")
 
 
 def test_a_message_too_large_says_so(ok, refused):
@@ -126,9 +129,9 @@ def test_a_message_too_large_says_so(ok, refused):
 
 
 def test_receive_wants_to_know_what_becomes_of_the_messages(refused, orders):
-    said = refused("receive", orders)
+    said = refused("receive", orders, status=2)
     assert "--complete, --abandon, --defer or --dead-letter REASON" in said
-    assert refused("receive", orders, "--complete", "--abandon") == said
+    assert refused("receive", orders, "--complete", "--abandon", status=2) == said
 
 
 def test_receive_and_complete_removes(ok, read, orders):
@@ -202,7 +205,7 @@ def test_a_deferred_message_is_received_by_its_number(ok, read, refused, orders)
     (found,) = read("receive", orders, "--number", aside["sequence"], "--complete")
     assert found["body"] == "aside"
     assert read("peek", orders) == []
-    assert str(aside["sequence"]) in refused("receive", orders, "--number", aside["sequence"], "--complete")
+    assert str(aside["sequence"]) in refused("receive", orders, "--number", aside["sequence"], "--complete", status=3)
 
 
 def test_a_scheduled_message_is_cancelled_by_its_number(ok, read, refused, orders):
@@ -210,4 +213,4 @@ def test_a_scheduled_message_is_cancelled_by_its_number(ok, read, refused, order
     (later,) = read("peek", orders)
     assert "no longer scheduled" in ok("cancel", orders, later["sequence"])
     assert read("peek", orders) == []
-    assert "scheduled" in refused("cancel", orders, later["sequence"])
+    assert "scheduled" in refused("cancel", orders, later["sequence"], status=3)

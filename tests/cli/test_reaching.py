@@ -48,3 +48,50 @@ def test_a_file_that_is_no_database_is_refused_with_advice(refused, tmp_path):
 
 def test_queues_in_memory_can_be_asked_for(ok):
     assert "no queues yet" in ok("queues", "--url", "sqlite:///:memory:")
+
+
+def test_a_file_is_found_whose_name_has_to_be_quoted(ok, tmp_path):
+    ok("queues", "declare", "orders", "--url", "sqlite:///a%20b.db")
+    assert (tmp_path / "a b.db").exists()
+    assert "orders" in ok("queues", "--url", "sqlite:///a%20b.db?synchronous=normal")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+asyncpg://u:hunter2@h/d",
+        "sqlite:///u:hunter2@h/d",
+        "sqlite:///nowhere.db?password=hunter2",
+        "mysql://u:hunter2@h/d",
+        "postgresql://u:hunter2@/d?host=/nowhere",
+        "postgresql://u:hunter2/@h/d",
+    ],
+)
+def test_no_command_repeats_a_password(run, ok, url):
+    ok("queues", "declare", "error")
+    for command in (("queues",), ("send", "a", "b"), ("failed", "list"), ("recover", "--all", "--yes"), ("ingest",)):
+        for place in ({"--url": url}, {"--url": "sqlite:///redrive.db", "--store": url}):
+            if "--store" in place and command[0] in ("queues", "send"):
+                continue
+            ran = run(*command, *(word for option in place.items() for word in option))
+            assert ran.exit_code != 0 or command == ("ingest",)
+            assert "hunter2" not in ran.output
+
+
+def test_no_command_but_declare_makes_a_database(run, tmp_path):
+    """A URL with a mistake in it must not look as if everything were empty."""
+    from tests.cli.test_hostile_text import COMMANDS
+
+    url = "sqlite:///mistyped.db"
+    for name, (first, *_) in COMMANDS.items():
+        if name in ("queues declare", "policies check", "policies preview"):
+            continue
+        ran = run(*first, "--url", url)
+        assert (ran.exit_code, "there is no database mistyped.db" in ran.stderr) == (1, True), name
+    assert list(tmp_path.iterdir()) == []
+    run("queues", "declare", "error")
+    for name, (first, *_) in COMMANDS.items():
+        if first[0] in ("failed", "recover", "archive", "restore", "resolve", "operations", "redirects", "edit"):
+            ran = run(*first, "--store", url)
+            assert (ran.exit_code, "there is no store mistyped.db" in ran.stderr) == (1, True), name
+    assert not (tmp_path / "mistyped.db").exists()

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,9 @@ import pytest
 
 from redrive import connect_blocking
 from redrive.broker import Message
+from redrive.clock import system_clock, utc
+from redrive.worker.confirming import confirmation_of
+from tests.patience import PATIENCE_S
 
 URL = "sqlite:///redrive.db"
 
@@ -44,7 +48,7 @@ def handle(count, *, failing=0):
                 headers = {**told, "redrive-failed-queue": "orders"}
                 broker.send("error", Message(each.body, id=each.id, headers=headers))
             else:
-                broker.send(told["redrive-recovery-confirm"], Message(b"", headers=told))
+                broker.apply(*confirmation_of(each.message, each.queue, utc(system_clock.time())))
             each.complete()
 
 
@@ -72,6 +76,7 @@ def test_recover_in_json_is_the_operation(read):
 @pytest.mark.usefixtures("failures")
 def test_dry_run_counts_and_does_nothing(ok, read, fail):
     fail("x", queue="billing")
+    ok("ingest")
     assert ok("recover", "--all", "--dry-run").splitlines() == [
         "4 match, 4 are free to go",
         "  1 would be sent to billing",
@@ -80,6 +85,124 @@ def test_dry_run_counts_and_does_nothing(ok, read, fail):
     found = read("recover", "queue:orders", "--limit", 2, "--dry-run")
     assert (found["matched"], found["free"], found["unknown_ids"]) == (2, 2, [])
     assert read("operations", "list") == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("recover", "--all", "--dry-run"),
+        ("recover", "--all", "--set-header", "a=b", "--preview"),
+        ("archive", "--all", "--dry-run"),
+        ("restore", "status:any", "--dry-run"),
+        ("resolve", "--all", "--dry-run"),
+    ],
+)
+@pytest.mark.usefixtures("failures")
+def test_a_dry_run_leaves_the_error_queue_as_it_is_and_says_so(run, read, command):
+    before = read("peek", "error")
+    ran = run(*command)
+    assert ran.stdout.splitlines()[0] == "0 match, 0 are free to go"
+    assert ran.stderr == "3 failures wait unread in error: redrive ingest reads them\n"
+    assert read(*command)["unread"] == {"error": 3}
+    assert read("peek", "error") == before
+
+
+@pytest.mark.usefixtures("failures")
+def test_an_edit_that_is_only_tried_leaves_the_error_queue_as_it_is(run, read):
+    read("failed", "list")
+    with connect_blocking(URL) as broker:
+        broker.send("error", Message(b"new", headers={"redrive-failed-queue": "orders"}))
+    assert '-  "id": 1' in run("edit", 1, "--set-json", "/id:=100", "--dry-run").stdout
+    assert len(read("peek", "error")) == 1
+    (preview,) = read("edit", 1, "--set-json", "/id:=100", "--dry-run")["previews"]
+    assert '+  "id": 100' in preview["changes"]
+
+
+@pytest.mark.usefixtures("failures")
+def test_an_age_is_an_instant_wherever_it_is_shown(run, ok, read, monkeypatch):
+    """What is asked about, what is done and what is shown later are the same messages."""
+    ok("ingest")
+    dry = read("archive", "age<1h", "--dry-run")
+    assert dry["matched"] == 3
+    assert re.fullmatch(r"failed>=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*Z", dry["filter"])
+    assert re.search(
+        r"\n  failed at 2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d UTC or later\n", ok("archive", "age<1h", "--dry-run")
+    )
+    for name in ("reaching", "recovering"):
+        monkeypatch.setattr(f"redrive.cli.{name}.is_a_person_there", lambda: True)
+    asked = run("recover", "age<1h", "--wait", 0, stdin="y\n")
+    assert re.search(r"Recover 3 failed messages that failed at (.* UTC) or later \(3 to orders\)\?", asked.stderr)
+    when = re.search(r"failed at (.* UTC) or later", asked.stderr)[1]
+    assert f"failed    at {when} or later" in ok("operations", "show", 1)
+    assert read("operations", "show", 1)["filter"].startswith(f"failed>={when[:10]}T{when[11:19]}")
+
+
+@pytest.mark.usefixtures("failures")
+def test_an_age_where_a_date_belongs_is_refused_with_the_way_to_write_it(run, read):
+    for command in ("recover", "archive"):
+        ran = run(command, "failed>30d", "--yes")
+        assert ran.exit_code == 2
+        assert "write age<30d for younger ones, age>30d for older ones" in ran.stderr
+    assert read("operations", "list") == []
+
+
+@pytest.mark.parametrize("empty", ["", "  "])
+@pytest.mark.usefixtures("failures")
+def test_a_variable_that_is_empty_does_not_mean_everything(run, read, empty):
+    for command in ("recover", "archive", "resolve"):
+        ran = run(command, empty, "--yes")
+        assert (ran.exit_code, "--all of them" in ran.stderr) == (2, True)
+    assert read("operations", "list") == []
+
+
+@pytest.mark.usefixtures("failures")
+def test_what_was_sent_and_not_heard_of_is_named_with_the_way_out(run, ok, read):
+    ok("recover", "--id", 1, "--id", 2, "--wait", 0, "--yes", "--actor", "ana")
+    ok("recover", "--id", 3, "--wait", 0, "--yes", "--actor", "ana")
+    sent = (
+        "operation 1 (completed, requested by ana) and operation 2 (completed, requested by ana) sent these 3, "
+        "and nothing was heard of them yet; --again sends them once more"
+    )
+    for command in (("recover", "queue:orders"), ("recover", "--all")):
+        ran = run(*command, "--yes")
+        assert (ran.exit_code, ran.stderr) == (
+            4,
+            f"error: nothing is left to send: {sent}\n  redrive operations show 1\n",
+        )
+    ran = run("recover", "status:any", "--yes")
+    assert (ran.exit_code, ran.stderr) == (6, f"error: {sent}\n  redrive operations show 1\n")
+    assert f"3 are left alone: {sent}" in ok("recover", "status:any", "--dry-run")
+    assert [each["operation"] for each in read("recover", "status:any", "--dry-run")["holders"]] == [1, 2]
+    assert read("recover", "queue:orders", "--again", "--wait", 0, "--yes")["progress"]["forwarded"] == 3
+
+
+def test_dead_letters_are_named_and_one_flag_reads_them(run, ok, read, orders):
+    ok("send", orders, "x")
+    ok("receive", orders, "--dead-letter", "InvalidJson")
+    ran = run("recover", "--all", "--yes")
+    assert ran.exit_code == 4
+    assert ran.stderr == (
+        "error: no failed message matches status:unresolved; 1 dead letter of orders is not read: add --dead\n"
+    )
+    assert "1 dead letter of orders is not read: add --dead" in run("recover", "--all", "--dry-run").stderr
+    assert read("recover", "--all", "--dead", "--wait", 0, "--yes")["progress"]["forwarded"] == 1
+    assert [each["body"] for each in read("peek", orders)] == ["x"]
+
+
+@pytest.mark.usefixtures("failures")
+def test_the_same_key_is_the_same_request_after_its_end(read):
+    first = read("recover", "queue:orders", "--key", "k", "--wait", 0, "--yes")
+    assert first["state"] == "completed"
+    assert read("recover", "queue:orders", "--key", "k", "--wait", 0, "--yes")["number"] == first["number"]
+    assert len(read("operations", "list")) == 1
+
+
+@pytest.mark.usefixtures("failures")
+def test_what_sends_nothing_can_be_limited(ok, read):
+    ok("ingest")
+    assert ok("archive", "--all", "--limit", 2, "--dry-run") == "2 match, 2 are free to go\n"
+    assert read("archive", "--all", "--limit", 2, "--yes")["progress"]["forwarded"] == 2
+    assert [each["number"] for each in read("failed", "list")] == [3]
 
 
 @pytest.mark.usefixtures("failures")
@@ -102,6 +225,19 @@ def test_recover_asks_a_person_and_a_script_has_to_say_yes(run, monkeypatch):
         (("--all", "--to", "nowhere"), 5, "there is no queue 'nowhere'"),
         (("--id", "17"), 3, "no failed message has the id '17'"),
         (("--all", "--rate", "0"), 2, "rate=0.0: must be"),
+        (("--all", "--rate", "nan"), 2, "rate=nan: must be"),
+        (("--all", "--limit", "0"), 2, "limit=0: must be 1 or more"),
+        (("--all", "--canary", "0"), 2, "canary=0: must be 1 to 1,000"),
+        (("--all", "--canary", "1", "--patience", "0"), 2, "patience=0.0: must be"),
+        (("--all", "--canary", "1", "--patience", "none"), 2, "patience"),
+        (("--all", "--max-failures", "0"), 2, "--max-failures is about --canary"),
+        (("--all", "--patience", "1m"), 2, "--patience is about --canary"),
+        (("--all", "--at", "2026-11-01", "--in", "1h"), 2, "say either --at or --in"),
+        (("--all", "--in", "-5"), 2, "--in '-5': write 0 or more seconds"),
+        (("--all", "--to", ""), 5, "there is no queue ''"),
+        (("--all", "--queue", ""), 2, "a value is missing"),
+        (("--text", ""), 2, "1 to 1,024"),
+        (("--all", "--wait", "nan"), 2, "--wait 'nan': write 0 or more seconds"),
         (("--all", "--canary", "2", "--max-failures", "2"), 2, "max_failures=2: must be"),
         (("--all", "--at", "tomorrow"), 2, "write a date such as"),
         (("--all", "--set-json", "id=1"), 2, "must be JSON pointers"),
@@ -200,6 +336,7 @@ def step():
 @pytest.mark.usefixtures("failures")
 def test_messages_are_changed_on_their_way(ok, read, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
+    ok("ingest")
     shown = ok("recover", "--all", "--set-json", "/currency=EUR", "--set-header", "n:=1", "--preview", "--limit", 1)
     assert "header 'n' added: 1" in shown
     assert '+  "currency": "EUR"' in shown
@@ -222,9 +359,13 @@ def test_recover_to_another_queue_and_later(ok, read):
 
 @pytest.mark.usefixtures("failures")
 def test_archive_restore_and_resolve(ok, read):
+    ok("ingest")
     assert ok("archive", "queue:orders", "--dry-run") == "3 match, 3 are free to go\n"
     assert "█ done 3" in ok("archive", "queue:orders", "--reason", "test data", "--yes")
-    assert ok("failed", "list") == "no failed messages and is unresolved; 3 with status:any\n"
+    assert ok("failed", "list") == "no unresolved failed messages; 3 are not: add status:any\n"
+    assert ok("failed", "list", "queue:orders") == (
+        "no unresolved failed message matches queue:orders; 3 are not: add status:any\n"
+    )
     assert read("restore", "--id", 1, "--yes")["progress"]["forwarded"] == 1
     assert read("resolve", "--id", 1, "--reason", "booked by hand", "--yes")["kind"] == "resolve"
     assert [each["status"] for each in read("failed", "list", "status:any")] == ["resolved", "archived", "archived"]
@@ -304,21 +445,39 @@ def start(tmp_path):
     yield starter
     for process in started:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def test_the_first_interrupt_stops_watching_and_says_how_to_go_on(start, ok, fail):
     fail(*map(str, range(30)))
     process = start("recover", "--all", "--rate", 2, "--yes")
     line = next(line for line in iter(process.stderr.readline, "") if "Ctrl-C" in line)
-    assert line.startswith("operation 1;")
+    assert line == "operation 1; nobody else serves: after Ctrl-C it waits for redrive operations watch 1\n"
     process.send_signal(signal.SIGINT)
-    said, problems = process.communicate(timeout=30)
+    said, problems = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, problems
     assert "operation 1 (recover) is running" in said
+    assert problems.startswith("stopped watching operation 1: nobody else serves, so nothing more is sent until")
     assert "redrive operations watch 1" in problems
     ok("operations", "set-rate", 1, "none")
     assert "30 of 30" in ok("operations", "watch", 1, "--wait", 0)
+
+
+def test_the_first_interrupt_says_who_goes_on(start, ok, read, fail):
+    fail(*map(str, range(30)))
+    start("operations", "run")
+    while not read("operations", "services"):
+        pass
+    process = start("recover", "--all", "--rate", 2, "--yes")
+    line = next(line for line in iter(process.stderr.readline, "") if "Ctrl-C" in line)
+    assert line == "operation 1; after Ctrl-C 1 other process goes on with it\n"
+    process.send_signal(signal.SIGINT)
+    _, problems = process.communicate(timeout=30)
+    assert process.returncode == 130, problems
+    assert problems.startswith("stopped watching operation 1: 1 other process goes on with it\n")
+    ok("operations", "set-rate", 1, "none")
+    while read("operations", "show", 1)["state"] != "completed":
+        pass
 
 
 @pytest.mark.torture

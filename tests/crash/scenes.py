@@ -5,7 +5,7 @@ import asyncio
 
 from redrive.broker import Message, QueueSettings
 from redrive.clock import pause
-from redrive.recovery import Canary, Status, Transform
+from redrive.recovery import Canary, Outcome, Status, Transform
 from redrive.recovery.states import ENDED
 from tests.crash.harness import DESTINATIONS, tolerating
 
@@ -74,6 +74,40 @@ class Ingest(Scenario):
             assert summary.attempts == (2 if id_ in failing else 1), summary
         aside = [each.received.id for each in await process.recovery.aside()]
         assert aside.count(f"unreadable-{world.run}") == 1
+
+
+class PassedOn(Scenario):
+    """Recovered messages are passed on with all their headers; there half of them fail. All of it is read at the end.
+
+    What was recovered is confirmed, what failed where it was passed on to is a failure of its own, and nothing else.
+    """
+
+    each = 2
+
+    async def prepare(self, world, process):
+        await process.engine.declare("next", QueueSettings())
+        await super().prepare(world, process)
+
+    async def script(self, world, process):
+        await self.asked(world, process)
+        await process.work()
+        for queue in DESTINATIONS:
+            await world.consume(process, queue, to="next")
+        await world.consume(process, "next", fails=lambda id_: id_ in sorted(world.failures)[: self.each])
+        await process.work()
+
+    async def check(self, world, process):
+        waiting = ("error", "next", *DESTINATIONS)
+        while any([(await process.engine.inspect(queue))[0].locked for queue in waiting]):
+            await pause(world.clock, 100.0)  # somebody died with them in hand
+            await self.script(world, process)
+        for id_ in world.failures:
+            summary = (await process.recovery.show(id_)).summary
+            assert (summary.status, summary.attempts) == (Status.RESOLVED, 1), f"{summary}\n{world.story()}"
+        there = [each for each in await process.recovery.failed(limit=500) if each.queue == "next"]
+        mine = {each.message_id: each.attempts for each in there if each.message_id in world.ids}
+        failing = sorted(world.failures)[: self.each]
+        assert mine == {id_: 1 for id_, record in world.ids.items() if record in failing}, f"{mine}\n{world.story()}"
 
 
 class Canaries(Scenario):
@@ -224,6 +258,27 @@ class Racing(Scenario):
         assert world.arrived_ids == dict.fromkeys(world.ids, 1)
 
 
+class Mended(Scenario):
+    """A function changes the messages of one queue, and its process dies of those of the other."""
+
+    each = 1
+
+    async def prepare(self, world, process):
+        made = [world.failed(queue, size=size) for queue, size in zip(DESTINATIONS, (2, 3), strict=True)]
+        await process.broker.send_many("error", made)
+        await process.recovery.ingest()
+
+    async def script(self, world, process):
+        await self.asked(world, process, transform=Transform(function="tests.recovery.functions:die_of_three"))
+        await process.work()
+
+    async def check(self, world, process):
+        (operation,) = await operations(world, process)
+        assert (operation.progress.forwarded, operation.progress.failed) == (1, 1), operation
+        (failed,) = await process.recovery.outcomes(operation.number, [Outcome.FAILED])
+        assert "ended its process: exit status 3" in failed.reason
+
+
 async def operations(world, process):
     """Return the operations of this run, the oldest first."""
     found = [each for each in await process.recovery.operations(limit=500) if each.number > world.first_operation]
@@ -233,6 +288,7 @@ async def operations(world, process):
 SCENARIOS = {
     "plain": Plain(),
     "ingest": Ingest(),
+    "passed-on": PassedOn(),
     "canaries": Canaries(),
     "rated": Rated(),
     "paused": Paused(),

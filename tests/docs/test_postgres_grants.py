@@ -14,7 +14,7 @@ from tests.postgres.fixtures import names
 from tests.postgres.server import PostgresServer, run_sql, url_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "share-queues-on-postgres.md"
-OWNER, EVERYBODY_ELSE, DURABLE, LONG, DROP = re.findall(
+OWNER, EVERYBODY_ELSE, DURABLE, DEFAULTS, LONG, DROP = re.findall(
     r"^```sql\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL
 )
 
@@ -67,7 +67,7 @@ async def test_everybody_else_can_send_receive_and_join(roles, is_granted_first)
 
 
 async def test_the_other_statements_are_ones(roles):
-    run_sql(roles(), *[each.replace("shop", f'"{await database(roles)}"') for each in statements(DURABLE)])
+    run_sql(roles(), *[each.replace("shop", f'"{await database(roles)}"') for each in statements(DURABLE + DEFAULTS)])
     listed, *_ = statements(LONG)
     run_sql(roles(), listed)
     run_sql(roles(), "CREATE SCHEMA billing", *statements(DROP))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.errors import InvalidFilter, InvalidSetting
+from redrive.errors import InvalidFilter, InvalidSetting, UsageError
 from redrive.recovery.selection import Facts, Filter, Pattern
 from redrive.recovery.states import Outcome, Status
 
@@ -151,6 +151,12 @@ def test_instants_are_kept_in_utc():
         ({"failed_from": "2026-11-01"}, "failed_from", "with a zone"),
         ({"failed_from": datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))}, "failed_from", "datetime"),
         ({"failed_from": NOW, "failed_until": NOW}, "failed_until", "must be after 2026-11-16"),
+        ({"age_min": -1}, "age_min", "must be an age"),
+        ({"age_max": True}, "age_max", "must be an age"),
+        ({"age_max": "soon"}, "age_max", "must be an age"),
+        ({"age_min": 10, "age_max": 10}, "age_max", "must be more than 10 s"),
+        ({"age_min": 10, "failed_until": NOW}, "age_min", "failed_until says it already"),
+        ({"age_max": 10, "failed_from": NOW}, "age_max", "failed_from says it already"),
         ({"attempts_min": -1}, "attempts_min", "0 to 2,147,483,647"),
         ({"attempts_max": True}, "attempts_max", "whole number"),
         ({"attempts_max": 2**31}, "attempts_max", "whole number"),
@@ -187,8 +193,14 @@ def test_what_cannot_be_is_refused(settings, blamed, allowed):
         ("failed>=2026-11-01T10:00+02:00", {"failed_from": datetime(2026, 11, 1, 8, tzinfo=UTC)}),
         ("failed<2026-11-02T10:00Z", {"failed_until": datetime(2026, 11, 2, 10, tzinfo=UTC)}),
         ("failed<'2026-11-02 10:00'", {"failed_until": datetime(2026, 11, 2, 10, tzinfo=UTC)}),
-        ("failed>2h", {"failed_from": NOW - timedelta(hours=2)}),
-        ("failed<1.5d", {"failed_until": NOW - timedelta(hours=36)}),
+        ("age<2h", {"failed_from": NOW - timedelta(hours=2)}),
+        ("age<=2h", {"failed_from": NOW - timedelta(hours=2)}),
+        ("age>1.5d", {"failed_until": NOW - timedelta(hours=36)}),
+        ("age>=90m", {"failed_until": NOW - timedelta(minutes=90)}),
+        (
+            "age>1h age<2h",
+            {"failed_from": NOW - timedelta(hours=2), "failed_until": NOW - timedelta(hours=1)},
+        ),
         ("attempts>=3", {"attempts_min": 3}),
         ("attempts>3", {"attempts_min": 4}),
         ("attempts<10", {"attempts_max": 9}),
@@ -230,12 +242,26 @@ def test_a_text_stands_for_a_filter(text, settings):
         ("queue>a", 0, "queue>a: write queue:"),
         ("failed:2h", 0, "write failed>= or failed< or failed>"),
         ("failed<=2h", 0, "write failed>= or failed< or failed>"),
-        ("x failed>yesterday", 2, "2026-11-01T10:00Z, or a time before now such as 2h"),
-        ("failed>-2h", 0, "or a time before now"),
-        ("failed>nans", 0, "or a time before now"),
-        ("failed>400d", 0, "up to a year"),
-        ("failed>1h failed>2h", 10, "failed>2h: this is said twice"),
-        ("failed>1h failed<2h", 10, "must be after"),
+        ("x failed>yesterday", 2, "must be a date such as 2026-11-01 or 2026-11-01T10:00Z; for an age write age<2h"),
+        ("failed>2h", 0, "2h is an age, not a date: write age<2h for younger ones, age>2h for older ones"),
+        ("failed<30d", 0, "30d is an age, not a date: write age<30d for younger ones, age>30d for older ones"),
+        ("failed>-2h", 0, "must be a date"),
+        ("failed>nans", 0, "must be a date"),
+        ("failed>400d", 0, "400d is an age, not a date"),
+        ("age:2h", 0, "write age> or age< or age>= or age<="),
+        (
+            "age>2026-11-01",
+            0,
+            "must be an age such as 30m, 2h or 30d, up to a year; for a date write failed<2026-11-01",
+        ),
+        ("age>-2h", 0, "must be an age"),
+        ("age<nans", 0, "must be an age"),
+        ("age>400d", 0, "up to a year"),
+        ("age>1h age>2h", 7, "age>2h: this is said twice"),
+        ("age>2h age<1h", 7, "must be more than 7200 s: nothing is older than that and younger than this"),
+        ("age<1h failed>2026-11-01", 7, "age< says it already"),
+        ("failed<2026-11-01 age>1h", 18, "failed< says it already"),
+        ("failed>2026-11-02 failed<2026-11-01", 18, "must be after"),
         ("attempts>=x", 0, "must be a whole number"),
         ("attempts<0", 0, "must be a whole number"),
         ("attempts:3 attempts<5", 11, "this is said twice"),
@@ -260,15 +286,49 @@ def test_what_cannot_be_understood_is_refused_where_it_stands(text, position, to
 
 def test_now_needs_a_zone():
     with pytest.raises(InvalidSetting, match="now"):
-        Filter.parse("failed>2h", now=datetime(2026, 11, 1))  # noqa: DTZ001 - that is the point
+        Filter.parse("age<2h", now=datetime(2026, 11, 1))  # noqa: DTZ001 - that is the point
 
 
 def test_the_text_is_short_and_in_order():
     assert str(Filter()) == ""
     assert str(Filter(queues=["a,b", "c d", 'e"f', "g"])) == r'queue:"a,b","c d","e\"f",g'
-    assert str(parse('text:"no one" attempts:3 failed>2h queue:b,a')) == (
+    assert str(parse('text:"no one" attempts:3 age<2h queue:b,a')) == (
         'queue:a,b failed>=2026-11-16T10:00:00Z attempts>=3 attempts<=3 text:"no one"'
     )
+
+
+@pytest.mark.parametrize("age", ["30d", 30 * 86_400, timedelta(days=30), 2_592_000.0])
+def test_an_age_is_a_date_once_somebody_says_what_time_it_is(age):
+    older, younger = Filter(age_min=age, queues="a"), Filter(age_max=age)
+    assert (str(older), str(younger)) == ("queue:a age>2592000s", "age<2592000s")
+    assert older.to_json() == {"queues": ["a"], "age_min": 2_592_000.0}
+    assert Filter.from_json(older.to_json()) == older == Filter.from_json({"queues": "a", "age_min": "30d"})
+    then = NOW - timedelta(days=30)
+    assert older.at(NOW) == Filter(queues="a", failed_until=then) == parse(str(older))
+    assert younger.at(NOW) == Filter(failed_from=then) == parse(str(younger))
+    assert older.at(NOW).at(NOW + timedelta(days=1)) == older.at(NOW)
+    assert Filter(queues="a").at(NOW) == Filter(queues="a")
+
+
+@given(st.floats(1e-6, 366 * 86_400.0), instants)
+def test_the_text_of_an_age_reads_as_that_age(age, now):
+    for each in (Filter(age_min=age), Filter(age_max=age)):
+        assert Filter.parse(str(each), now=now) == each.at(now)
+        assert Filter.from_json(json.loads(json.dumps(each.to_json()))) == each
+
+
+def test_an_age_means_nothing_before_somebody_says_what_time_it_is():
+    for unsettled in (Filter(age_min="30d"), Filter(age_max=1)):
+        with pytest.raises(UsageError, match=r"filter\.at\(now\)"):
+            unsettled.matches(FACTS)
+
+
+def test_a_filter_remembers_the_words_it_was_read_from():
+    """They are what a request with a key is compared by: the same words are the same request, a moment later too."""
+    assert parse("age>2h queue:b").written == "age>2h queue:b"
+    assert Filter(age_min=60).at(NOW).written == "age>60s"
+    assert Filter(queues="a").written == ""
+    assert Filter(queues="a").at(NOW).written == ""
 
 
 def test_json_has_what_is_not_as_usual():
@@ -287,7 +347,9 @@ def test_json_has_what_is_not_as_usual():
         ([], "must be an object"),
         ({"quues": ["a"]}, "'quues': is no key of a filter; did you mean 'queues'?"),
         ({1: 2}, "is no key of a filter; there are status, queues"),
-        ({"failed_from": "2h"}, "must be a date such as"),
+        ({"failed_from": "2h"}, "2h is an age, not a date"),
+        ({"age_min": "2026-11-01"}, "must be an age"),
+        ({"age_max": 0}, "must be an age"),
         ({"failed_until": 20261101}, "must be a datetime"),
         ({"queues": None}, "must be a text"),
         ({"attempts_min": 1.0}, "must be a whole number"),

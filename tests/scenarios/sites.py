@@ -8,6 +8,9 @@ from contextlib import closing
 from tests.postgres.server import run_sql, terminate_backends
 
 STORED = "SELECT m.id FROM messages m JOIN queues q ON q.id = m.queue WHERE q.name = "
+ROWS = """
+SELECT q.name, m.sequence, m.id, m.body FROM messages m JOIN queues q ON q.id = m.queue ORDER BY m.sequence
+"""
 BROKEN = """
 SELECT * FROM messages m LEFT JOIN queues q ON q.id = m.queue
 WHERE q.id IS NULL OR (m.state IN (2, 4)) <> (m.token IS NOT NULL) OR (m.state IN (0, 3)) <> (m.due IS NULL)
@@ -27,6 +30,10 @@ class SqliteSite:
         """Return how often each message id is in a queue."""
         return Counter(row[0] for row in self._rows(f"{STORED}?", queue))
 
+    def rows(self):
+        """Return all messages: their queues, numbers, ids and bodies."""
+        return [(*row, bytes(body).decode()) for *row, body in self._rows(ROWS)]
+
     def check_integrity(self):
         """Fail if SQLite finds anything wrong with the file."""
         assert self._rows("PRAGMA integrity_check") == [("ok",)]
@@ -41,10 +48,11 @@ class PostgresSite:
 
     mishaps = ("backends", "server")
 
-    def __init__(self, server, url):
+    def __init__(self, server, url, schema="torture"):
         self._server = server
         self._database = url
-        self.url = f"{url}&schema=torture"
+        self._schema = schema
+        self.url = f"{url}&schema={schema}"
 
     def befall(self, mishap):
         """Let something happen that is no process's fault."""
@@ -57,9 +65,13 @@ class PostgresSite:
         """Return how often each message id is in a queue."""
         return Counter(row["id"] for row in self._rows(f"{STORED}'{queue}'"))
 
+    def rows(self):
+        """Return all messages: their queues, numbers, ids and bodies."""
+        return [(*row, bytes(body).decode()) for *row, body in self._rows(ROWS)]
+
     def check_integrity(self):
         """Fail if a message has no queue, or if its state does not go with its lock and its time."""
         assert self._rows(BROKEN) == []
 
     def _rows(self, read):
-        return run_sql(self._database, "SET search_path = torture", read)
+        return run_sql(self._database, f"SET search_path = {self._schema}", read)

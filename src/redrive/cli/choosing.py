@@ -4,29 +4,25 @@
 import json
 import re
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from redrive.cli import refusing, screen
+from redrive.cli import screen
+from redrive.cli.exit_status import ExitStatus
 from redrive.cli.ledgers import Desk
 from redrive.cli.reaching import complete_queue
 from redrive.clock import system_clock, utc
 from redrive.errors import FailureNotFound
+from redrive.printable import one_line
 from redrive.recovery import FailedDetail, Filter, Outcome, Status
 
 _ID = re.compile(r"[0-9a-fA-F]{32}")
 _ANYWHERE = frozenset(Status)
-_TERMS = {
-    **{name: f"{name}:" for name in ("status", "queue", "type", "exception", "group", "text")},
-    "since": "failed>=",
-    "until": "failed<",
-    "message": "message:",
-    "operation": "operation:",
-    "outcome": "outcome:",
-}
+_TERMS = ("status", "queue", "type", "exception", "group", "text", "message", "operation", "outcome")
 
 STATUSES = [each.word for each in Status]
 OUTCOMES = [each.word for each in Outcome]
@@ -52,7 +48,9 @@ class Which:
 
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILTER", help="Such as queue:orders exception:ValueError 'failed>2h'."),
+        typer.Argument(
+            metavar="FILTER", show_default=False, help="Such as queue:orders exception:ValueError 'age<2h'."
+        ),
     ] = None
     status: Annotated[list[str] | None, _term("WORD", "unresolved, archived …, any.", complete_status)] = None
     queue: Annotated[list[str] | None, _term("QUEUE", "Where they failed.", complete_queue)] = None
@@ -60,8 +58,8 @@ class Which:
     exception: Annotated[list[str] | None, _term("TYPE", "What was raised; ValueError, shop.*")] = None
     group: Annotated[list[str] | None, _term("ID", "As redrive failed groups shows it.")] = None
     text: Annotated[str | None, _term("TEXT", "In headers, body or exception.")] = None
-    since: Annotated[str | None, _term("WHEN", "Failed then or later: 2h, 2026-11-01T10:00Z.")] = None
-    until: Annotated[str | None, _term("WHEN", "Failed before then.")] = None
+    since: Annotated[str | None, _term("WHEN", "Failed then or later: 2026-11-01T10:00Z, or 2h ago: 2h.")] = None
+    until: Annotated[str | None, _term("WHEN", "Failed before then, or longer ago: 30d.")] = None
     message: Annotated[list[str] | None, _term("ID", "The id its sender gave it.")] = None
     id: Annotated[list[str] | None, _term("ID", "Its number or id, wherever it stands.")] = None
     operation: Annotated[str | None, _term("N", "Part of this operation.")] = None
@@ -69,30 +67,36 @@ class Which:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing was said."""
-        return not any(getattr(self, each.name) for each in fields(self))
+        """Whether nothing was said; an empty text, of a variable that is not set, says nothing."""
+        return not self.stated.strip() and not self.id
 
     @property
     def stated(self) -> str:
         """The text of the filter, but for ids."""
         terms = [*(self.words or ())]
-        for name, term in _TERMS.items():
+        for name in _TERMS:
             given = getattr(self, name)
-            values = given if isinstance(given, list) else [given] if given else []
-            terms += [term + ",".join(_quoted(each) for each in values)] if values else []
+            values = given if isinstance(given, list) else [] if given is None else [given]
+            terms += [f"{name}:" + ",".join(_quoted(each) for each in values)] if values else []
+        terms += [_moment(self.since, "failed>=", "age<")] if self.since is not None else []
+        terms += [_moment(self.until, "failed<", "age>")] if self.until is not None else []
         return " ".join(terms)
 
     def check(self) -> None:
         """Refuse a filter that cannot be understood."""
         Filter.parse(self.stated, now=utc(system_clock.time()))
 
-    async def chosen(self, desk: Desk) -> str:
-        """Return the text of the filter; numbers of failed messages are ids in it."""
-        if not self.id:
-            return self.stated
-        ids = ",".join([(await found(desk, each)).summary.id for each in self.id])
-        anywhere = "" if "status:" in self.stated else "status:any "
-        return f"{anywhere}{self.stated} id:{ids}"
+    async def chosen(self, desk: Desk) -> Filter:
+        """Return the filter.
+
+        Numbers of failed messages are ids in it, and ages instants: whoever looks at what matches, and then says yes,
+        means these.
+        """
+        text = self.stated
+        if self.id:
+            ids = ",".join([(await found(desk, each)).summary.id for each in self.id])
+            text = f"{'' if 'status:' in text else 'status:any '}{text} id:{ids}"
+        return Filter.parse(text, now=utc(desk.broker.clock.time()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +118,16 @@ class Bulk:
     def check(self, which: Which) -> None:
         """Refuse what cannot be understood; a command without any choice does not mean everything."""
         if self.ids_from is not None and not which.is_everything:
-            raise refusing.refusal("say either --ids-from or a filter, not both", refusing.Status.NOT_UNDERSTOOD)
+            raise screen.refusal("say either --ids-from or a filter, not both", ExitStatus.NOT_UNDERSTOOD)
         if self.ids_from is None and which.is_everything and not self.everything:
-            raise refusing.refusal(
+            raise screen.refusal(
                 "say which: a FILTER such as queue:orders, --group ID, --ids-from FILE, or --all of them;\n"
                 "  redrive failed groups shows what there is",
-                refusing.Status.NOT_UNDERSTOOD,
+                ExitStatus.NOT_UNDERSTOOD,
             )
         which.check()
 
-    async def chosen(self, which: Which, desk: Desk) -> str | list[str]:
+    async def chosen(self, which: Which, desk: Desk) -> Filter | list[str]:
         """Return what is meant."""
         return await which.chosen(desk) if self.ids_from is None else _ids(self.ids_from)
 
@@ -139,10 +143,19 @@ async def found(desk: Desk, named: str) -> FailedDetail:
     page = await desk.recovery.failed(Filter(status=_ANYWHERE, message_ids=(named,)), limit=10)
     if len(page) > 1:
         numbers = ", ".join(str(each.number) for each in page)
-        raise refusing.refusal(f"several have the id {named!r}; say which number: {numbers}", refusing.Status.NOT_FOUND)
+        raise screen.refusal(f"several have the id {named!r}; say which number: {numbers}", ExitStatus.NOT_FOUND)
     if not page:
         raise FailureNotFound(named)
     return await desk.recovery.show(page[0].id)
+
+
+def _moment(text: str, date: str, age: str) -> str:
+    """Return the term for an option that takes a date, or how long ago."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return age + _quoted(text)
+    return date + _quoted(text)
 
 
 def _quoted(value: str) -> str:
@@ -156,7 +169,7 @@ def _ids(file: Path) -> list[str]:
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise screen.refusal(f"{file} cannot be read: {error}") from None
+        raise screen.refusal(one_line(f"{file} cannot be read: {error}")) from None
     return [_id_in(line.strip()) for line in text.splitlines() if line.strip()]
 
 

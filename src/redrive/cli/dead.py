@@ -8,9 +8,11 @@ from rich.text import Text
 
 from redrive.broker import Received, dead_letter_queue
 from redrive.cli import bulk, screen
+from redrive.cli.exit_status import ExitStatus
 from redrive.cli.messages import Max, Start
 from redrive.cli.reaching import Queue, Url, Yes, with_broker
 from redrive.cli.screen import AsJson
+from redrive.printable import one_line
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -49,12 +51,12 @@ def list_dead(
     if not found:
         screen.say(f"{queue} has no dead letters" + (f" from {start} on" if start else ""))
         return
-    table = screen.table("number", "sent", "why", "id", "body", right=("number", "sent"))
+    table = screen.table("number", "sent", "why", "id", "body", right=("number", "sent"), long=("why", "body"))
     for each in found:
         table.add_row(*_row(each))
-    screen.out().print(table)
+    screen.print_table(table)
     if len(found) == max_messages:
-        screen.err().print(f"there may be more: --start {found[-1].sequence + 1}", style="dim")
+        screen.hint(f"there may be more: --start {found[-1].sequence + 1}")
 
 
 @app.command()
@@ -70,7 +72,8 @@ def show(
     dead = dead_letter_queue(queue)
     found = with_broker(context, lambda broker: broker.peek(dead, max_messages=1, start=number))
     if not found or found[0].sequence != number:
-        raise screen.refusal(f"{queue} has no dead letter {number}; see them: redrive dead list {queue}")
+        problem = f"{queue} has no dead letter {number}; see them: redrive dead list {queue}"
+        raise screen.refusal(one_line(problem), ExitStatus.NOT_FOUND)
     if as_json:
         screen.print_json(screen.described(found[0]))
     else:
@@ -100,7 +103,7 @@ def resubmit(
 @app.command()
 def purge(context: typer.Context, queue: Queue, *, yes: Yes = False, url: Url = None, as_json: AsJson = False) -> None:
     """Remove the dead letters of a queue for good."""
-    bulk.purge(context, dead_letter_queue(queue), yes=yes, of="dead letters")
+    bulk.purge(context, dead_letter_queue(queue), yes=yes, of="dead letter")
 
 
 def _print_story(received: Received) -> None:
@@ -119,13 +122,13 @@ def _print_story(received: Received) -> None:
 
 def _row(received: Received) -> tuple[Text | str, ...]:
     why = received.dead_letter
-    told = Text() if why is None else Text(screen.printable(why.reason))
+    told = Text() if why is None else Text(one_line(why.reason))
     if why is not None and why.description:
-        told.append(f"\n{screen.printable(why.description)}", style="dim")
+        told.append(f"\n{one_line(why.description)}", style="dim")
     return (
         str(received.sequence),
         screen.age(received.enqueued_at),
         told,
-        Text(screen.printable(received.id)),
-        screen.one_line(received.body),
+        Text(one_line(received.id)),
+        screen.body_line(received.body),
     )

@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: MIT
 """``redrive failed``: find failed messages, see why they failed, keep order among them."""
 
-import json
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, NamedTuple, TextIO
 
 import typer
 from rich.text import Text
 
-from redrive.broker import QueueInfo
-from redrive.cli import screen, telling
+from redrive.cli import screen, telling, wording
 from redrive.cli.choosing import Which, found
-from redrive.cli.ledgers import Actor, Desk, Place, Sources, who, with_recovery
+from redrive.cli.exit_status import ExitStatus
+from redrive.cli.ledgers import Actor, Desk, Place, Sources, unread, who, with_recovery
 from redrive.cli.option_groups import spread
 from redrive.cli.reaching import Yes, confirm, seconds
 from redrive.cli.story import print_story
-from redrive.recovery import FailedMessage, GroupInfo, Note, SetAside
+from redrive.printable import one_line
+from redrive.recovery import FailedMessage, Filter, GroupInfo, Note, SetAside, Status
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -32,17 +33,16 @@ def _failed() -> None:
 
     Examples:
       redrive failed groups
-      redrive failed list queue:orders exception:TimeoutError 'failed>2h'
+      redrive failed list queue:orders exception:TimeoutError 'age<2h'
       redrive failed list --queue orders --since 2h --text 'no address'
       redrive failed show 17
       redrive failed export queue:orders --output orders.jsonl
 
     Without status: only unresolved ones are meant; status:any is all.
-    Before they answer, list, groups, count and export read what has
-    arrived in the error queue since; --no-ingest leaves it there.
-    A worker without an error queue leaves its failures in dead-letter
-    queues; once you have read one (redrive ingest --dead-letters orders)
-    it is read along with the error queue.
+    Before they answer, these commands move what has arrived in the
+    error queue into the store; --no-ingest leaves it there. A worker
+    without an error queue leaves its failures in dead-letter queues:
+    --dead moves those, too. A queue that was read once is read along.
     """
 
 
@@ -67,20 +67,21 @@ def list_failed(
       redrive failed list status:any operation:7 outcome:failed,skipped
     """
 
-    async def look(desk: Desk) -> tuple[list[FailedMessage], str]:
+    async def look(desk: Desk) -> tuple[list[FailedMessage], _Beside]:
         chosen = await which.chosen(desk)
         page = await desk.recovery.failed(chosen, after=after, limit=limit, newest_first=newest)
-        return page, "" if page else await _why_none(desk, chosen)
+        return page, await _beside(desk, chosen, is_any=bool(page))
 
-    page, nothing = with_recovery(context, look, sources, check=which.check)
+    page, beside = with_recovery(context, look, sources, check=which.check)
     if place.as_json:
         screen.print_json(telling.plain(page))
     elif page:
-        screen.out().print(telling.failed_table(page))
+        screen.print_table(telling.failed_table(page))
     else:
-        screen.say(nothing)
+        screen.say(beside.nothing)
     if len(page) == limit:
-        screen.err().print(f"there may be more: --after {page[-1].number}", style="dim")
+        screen.hint(f"there may be more: --after {page[-1].number}")
+    beside.tell()
 
 
 @app.command()
@@ -115,23 +116,24 @@ def groups(
     Examples:
       redrive failed groups
       redrive failed groups --by queue
-      redrive failed groups queue:orders 'failed>1d'
+      redrive failed groups queue:orders 'age<1d'
     """
 
-    async def look(desk: Desk) -> tuple[list[GroupInfo], str]:
+    async def look(desk: Desk) -> tuple[list[GroupInfo], _Beside]:
         chosen = await which.chosen(desk)
         found = await desk.recovery.groups(chosen, by=by, limit=limit + 1, largest_first=True)
-        return found, "" if found else await _why_none(desk, chosen)
+        return found, await _beside(desk, chosen, is_any=bool(found))
 
-    found, nothing = with_recovery(context, look, sources, check=which.check)
+    found, beside = with_recovery(context, look, sources, check=which.check)
     largest = found[:limit]
     if place.as_json:
         screen.print_json(telling.plain(largest))
     elif largest:
-        screen.out().print(telling.groups_table(largest))
+        screen.print_table(telling.groups_table(largest))
         _tell_uses(largest[0], has_more=len(found) > limit)
     else:
-        screen.say(nothing)
+        screen.say(beside.nothing)
+    beside.tell()
 
 
 @app.command()
@@ -139,14 +141,17 @@ def groups(
 def count(context: typer.Context, which: Which, place: Place, sources: Sources) -> None:
     """Count failed messages."""
 
-    async def look(desk: Desk) -> int:
-        return await desk.recovery.count(await which.chosen(desk))
+    async def look(desk: Desk) -> tuple[int, _Beside]:
+        chosen = await which.chosen(desk)
+        many = await desk.recovery.count(chosen)
+        return many, await _beside(desk, chosen, is_any=bool(many))
 
-    many = with_recovery(context, look, sources, check=which.check)
+    many, beside = with_recovery(context, look, sources, check=which.check)
     if place.as_json:
         screen.print_json({"count": many})
     else:
         screen.say(f"{many:,}")
+    beside.tell()
 
 
 @app.command()
@@ -157,7 +162,9 @@ def export(
     place: Place,
     sources: Sources,
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - for standard output.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to, if not to standard output.")
+    ] = Path("-"),
 ) -> None:
     """Write failed messages with everything there is about them, each as a line of JSON.
 
@@ -167,7 +174,7 @@ def export(
 
     Examples:
       redrive failed export --output failed.jsonl
-      redrive failed export queue:orders -o - | jq -r .message.body
+      redrive failed export queue:orders | jq -r .message.body
     """
     is_stdout = str(output) == "-"
 
@@ -177,18 +184,18 @@ def export(
         with screen.progress() as bar, _opened(output) as file:
             task = bar.add_task("writing", total=total)
             async for each in desk.recovery.export(chosen):
-                file.write(json.dumps(telling.described_detail(each), ensure_ascii=False) + "\n")
+                file.write(screen.json_line(telling.described_detail(each)) + "\n")
                 bar.advance(task)
             return int(bar.tasks[task].completed)
 
     try:
         written = with_recovery(context, write, sources, check=which.check)
     except OSError as error:
-        raise screen.refusal(f"{output} cannot be written: {error.strerror}") from None
+        raise screen.refusal(one_line(f"{output} cannot be written: {error.strerror}")) from None
     if place.as_json and not is_stdout:
         screen.print_json({"exported": written, "output": str(output)})
     elif not is_stdout:
-        screen.say(f"wrote {written:,} failed messages to {output}")
+        screen.say(f"wrote {wording.count(written, 'failed message')} to {output}")
 
 
 @contextmanager
@@ -270,11 +277,11 @@ def aside(context: typer.Context, place: Place, sources: Sources, *, limit: Limi
     if not asides:
         screen.say("everything could be read")
         return
-    table = screen.table("number", "found in", "why", "id", "body", right=("number",))
+    table = screen.table("number", "found in", "why", "id", "body", right=("number",), long=("why", "body"))
     for each in asides:
         table.add_row(*_aside_row(each))
-    screen.out().print(table)
-    screen.err().print("read them again: redrive failed reimport --failed-in QUEUE", style="dim")
+    screen.print_table(table)
+    screen.hint("read them again: redrive failed reimport --failed-in QUEUE")
 
 
 @app.command()
@@ -311,13 +318,15 @@ def sweep(
 
     Example: redrive failed sweep --older-than 30d
     """
-    keep = seconds("older-than", older_than) or 0.0
+    keep = seconds("older-than", older_than)
+    if keep is None:
+        raise screen.refusal("--older-than none would keep nothing; say how long: 30d", ExitStatus.NOT_UNDERSTOOD)
     confirm(f"Delete what was settled more than {older_than} ago, for good?", yes=yes)
     swept = with_recovery(context, lambda desk: desk.recovery.sweep(keep, actor=who(actor)))
     if place.as_json:
         screen.print_json({"deleted": swept})
     else:
-        screen.say(f"deleted {swept:,} that were settled more than {older_than} ago")
+        screen.say(f"deleted {swept:,} that {wording.verb(swept, 'was')} settled more than {older_than} ago")
 
 
 # --- inside
@@ -326,30 +335,45 @@ def sweep(
 def _tell_uses(group: GroupInfo, *, has_more: bool) -> None:
     term = f"--group {group.id}" if group.classifier not in ("queue", "type") else f"{group.classifier}:{group.id}"
     rest = "there are more: --limit; " if has_more else ""
-    screen.err().print(f"{rest}see one: redrive failed list {term}", style="dim", soft_wrap=True)
+    screen.hint(f"{rest}see one: redrive failed list {term}")
 
 
-async def _why_none(desk: Desk, chosen: str) -> str:
-    """Say that nothing matches, and where failures may be that nobody has read."""
-    told = f"no failed message matches {chosen}" if chosen else "no failed messages"
-    unread = [queue for queue in await desk.broker.queues() if queue.dead and not _is_read(desk, queue)]
-    if unread:
-        dead, options = sum(each.dead for each in unread), " ".join(f"--dead-letters {each.name}" for each in unread)
-        return f"{told}; but there are {dead:,} dead letters, read them: redrive ingest {options}"
-    if "status:" not in chosen and (settled := await desk.recovery.count(f"{chosen} status:any")):
-        return f"{told} and is unresolved; {settled:,} with status:any"
-    return told
+class _Beside(NamedTuple):
+    """What a person has to know beside an answer.
+
+    Attributes:
+        nothing: that nothing matches, if that is so.
+        hint: where failures are that nobody has read.
+    """
+
+    nothing: str
+    hint: str
+
+    def tell(self) -> None:
+        """Print the hint."""
+        if self.hint:
+            screen.hint(self.hint, "yellow")
 
 
-def _is_read(desk: Desk, queue: QueueInfo) -> bool:
-    return queue.name.startswith("redrive.") or f"{queue.name}/$dead" in desk.sources
+async def _beside(desk: Desk, chosen: Filter, *, is_any: bool) -> _Beside:
+    hint = unread(desk, await desk.waiting())
+    if is_any:
+        return _Beside("", hint)
+    settled = 0
+    if chosen.status == frozenset({Status.UNRESOLVED}):
+        settled = await desk.recovery.count(replace(chosen, status=frozenset(Status)))
+    what = f"failed message matches {chosen.written}" if chosen.written else "failed messages"
+    if not settled:
+        return _Beside(f"no {what}", hint)
+    rest = f"{settled:,} {wording.verb(settled, 'is')} not: add status:any"
+    return _Beside(f"no unresolved {what}; {rest}", hint)
 
 
 def _aside_row(each: SetAside) -> tuple[Text | str, ...]:
     return (
         str(each.number),
-        Text(screen.printable(each.received.queue)),
-        Text(screen.printable(each.reason)),
-        Text(screen.printable(each.received.id)),
-        screen.one_line(each.received.body),
+        Text(one_line(each.received.queue)),
+        Text(one_line(each.reason)),
+        Text(one_line(each.received.id)),
+        screen.body_line(each.received.body),
     )

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from redrive.broker import dead_letter_queue
-from redrive.cli import refusing, screen
+from redrive.cli import screen, wording
+from redrive.cli.exit_status import ExitStatus
 from redrive.cli.ledgers import Desk, Place, Sources, with_recovery
 from redrive.cli.option_groups import spread
 from redrive.cli.reaching import complete_queue
@@ -30,6 +31,7 @@ def ingest(
         list[str] | None,
         typer.Option(metavar="QUEUE", autocompletion=complete_queue, help="A queue whose dead letters are read."),
     ] = None,
+    dead: Annotated[bool, typer.Option("--dead", help="The dead letters of all queues, too.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
 ) -> None:
     """Read failures into the store, where they can be found, grouped and recovered.
@@ -40,12 +42,15 @@ def ingest(
 
     Examples:
       redrive ingest
+      redrive ingest --dead
       redrive ingest --dead-letters orders --dead-letters billing
       redrive ingest --queue error --store sqlite:///recovery.db --follow
     """
-    sources = Sources(queue, dead_letters)
+    sources = Sources(queue, dead_letters, dead=dead)
+    desks: list[Desk] = []
 
     async def read(desk: Desk) -> None:
+        desks.append(desk)
         for each in dead_letters or ():
             await desk.broker.inspect(dead_letter_queue(each))
         for each in queue or ():
@@ -60,9 +65,11 @@ def ingest(
                 _tell(desk, as_json=place.as_json)
 
     try:
-        with_recovery(context, read, Sources(sources.source, sources.dead_letters, no_ingest=True), may_create=True)
+        with_recovery(context, read, sources.unread, may_create=True)
     except KeyboardInterrupt:
-        raise typer.Exit(0 if follow else int(refusing.Status.INTERRUPTED)) from None
+        if desks and not follow:
+            _tell(desks[0], as_json=place.as_json)
+        raise typer.Exit(0 if follow else int(ExitStatus.INTERRUPTED)) from None
 
 
 def _tell(desk: Desk, *, as_json: bool) -> None:
@@ -71,4 +78,4 @@ def _tell(desk: Desk, *, as_json: bool) -> None:
         screen.print_json({"read": tally.read, "set_aside": tally.aside, "sources": list(desk.sources)})
         return
     aside = f"; {tally.aside:,} could not be read: redrive failed aside" if tally.aside else ""
-    screen.say(f"read {tally.read:,} failures from {', '.join(desk.sources)}{aside}")
+    screen.say(f"read {wording.count(tally.read, 'failure')} from {wording.some(desk.sources)}{aside}")

@@ -6,20 +6,24 @@ import getpass
 import logging
 import os
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
-from redrive import connect, open_recovery
+from redrive import connect, connection_url, open_recovery
 from redrive.broker import Broker, dead_letter_queue
-from redrive.cli import refusing, screen
+from redrive.cli import screen, wording
+from redrive.cli.exit_status import ExitStatus
 from redrive.cli.reaching import complete_queue, missing_file, url_of
 from redrive.cli.screen import AsJson
 from redrive.errors import QueueNotFound, RedriveError
-from redrive.recovery import MessageFailed, MessageSetAside, Recovery
+from redrive.printable import one_line
+from redrive.recovery import MessageFailed, MessageSetAside, Recovery, ServiceSettings, TransformSettings
 from redrive.recovery.recovery import ERROR_QUEUE
 from redrive.telemetry import Event
 
@@ -28,6 +32,8 @@ T = TypeVar("T")
 STORE = "REDRIVE_STORE"
 SOURCES = "REDRIVE_SOURCES"
 ACTOR = "REDRIVE_ACTOR"
+ALLOWED = "REDRIVE_ALLOW_TRANSFORMS"
+_OWN = "redrive."
 
 
 Url = Annotated[
@@ -36,6 +42,13 @@ Url = Annotated[
 Store = Annotated[
     str | None,
     typer.Option(metavar="URL", help=f"Where failures are kept; ${STORE}, or else where the queues are."),
+]
+AllowTransform = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODULE:NAME",
+        help=f"Let this function change messages; MODULE:* and PACKAGE.* are all of one; repeat it. ${ALLOWED}.",
+    ),
 ]
 Actor = Annotated[str | None, typer.Option(metavar="TEXT", help=f"Who you are; ${ACTOR}, or else user@host.")]
 
@@ -63,12 +76,18 @@ class Sources:
         list[str] | None,
         typer.Option(metavar="QUEUE", autocompletion=complete_queue, help="Read this queue's dead letters; repeat it."),
     ] = None
+    dead: Annotated[bool, typer.Option("--dead", help="Read the dead letters of all queues, too.")] = False
     no_ingest: Annotated[bool, typer.Option("--no-ingest", help="Do not read new failures first.")] = False
 
     @property
     def stated(self) -> tuple[str, ...]:
         """The queues that were named."""
         return (*(self.source or ()), *map(dead_letter_queue, self.dead_letters or ()))
+
+    @property
+    def unread(self) -> "Sources":
+        """The same, for a command that reads nothing, or not before it has begun."""
+        return replace(self, no_ingest=True)
 
 
 @dataclass(slots=True)
@@ -114,11 +133,41 @@ class Desk:
             finally:
                 self.tally.shown_by = None
 
+    async def waiting(self) -> dict[str, int]:
+        """Return how many failures there are that nobody has read, by the queue they are in: only where there are some.
+
+        Whoever leaves failures where they are must not look as if there were none: neither what a dry run leaves in
+        error queues, nor the dead letters that a worker without an error queue leaves.
+        """
+        there = {queue: await self._ready(queue) for queue in self.sources}
+        for queue in await self.broker.queues():
+            dead = dead_letter_queue(queue.name)
+            if dead not in there and not queue.name.startswith(_OWN):
+                there[dead] = queue.dead
+        return {queue: many for queue, many in there.items() if many}
+
     async def _ready(self, queue: str) -> int:
         try:
             return (await self.broker.inspect(queue)).ready
         except QueueNotFound:
             return 0
+
+
+def unread(desk: Desk, waiting: Mapping[str, int]) -> str:
+    """Return a sentence about failures that nobody has read, and the option or command that reads them."""
+    here = {queue: many for queue, many in waiting.items() if queue in desk.sources}
+    dead = {queue.removesuffix("/$dead"): many for queue, many in waiting.items() if queue not in desk.sources}
+    sentences: list[str] = []
+    if many := sum(here.values()):
+        them = "it" if many == 1 else "them"
+        waits = f"{wording.verb(many, 'waits')} unread in {wording.some(list(here))}"
+        sentences.append(f"{wording.count(many, 'failure')} {waits}: redrive ingest reads {them}")
+    if many := sum(dead.values()):
+        of = wording.some(list(dead))
+        sentences.append(
+            f"{wording.count(many, 'dead letter')} of {of} {wording.verb(many, 'is')} not read: add --dead"
+        )
+    return "; ".join(sentences)
 
 
 def with_recovery(
@@ -145,12 +194,22 @@ def with_recovery(
             check()
         return asyncio.run(_at_desk(context, do, sources))
     except RedriveError as error:
-        raise refusing.failure(error) from None
+        raise screen.failure(error) from None
 
 
 def store_of(context: typer.Context) -> str | None:
     """Return the store that was given, to the command or in the environment; None: where the queues are."""
     return context.params.get("store") or os.environ.get(STORE) or None
+
+
+def settings_of(context: typer.Context) -> ServiceSettings:
+    """Return how the work is done: with the functions that were named, in the command or in the environment."""
+    named = [*(context.params.get("allow_transform") or ()), context.params.get("function")]
+    named += os.environ.get(ALLOWED, "").replace(",", " ").split()
+    allowed = tuple(each for each in named if each)
+    if allowed and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return ServiceSettings(transforms=TransformSettings(allow=allowed))
 
 
 def who(actor: str | None) -> str:
@@ -167,20 +226,23 @@ def quieten() -> None:
 
 def _check_there(context: typer.Context, *, may_create: bool) -> None:
     if missing := missing_file(url_of(context)):
-        raise refusing.refusal(
-            f"there is no database {missing}; say where the queues are with --url or $REDRIVE_URL",
-            refusing.Status.ERROR,
+        raise screen.refusal(
+            f"there is no database {one_line(missing)}; say where the queues are with --url or $REDRIVE_URL",
+            ExitStatus.ERROR,
         )
     store = store_of(context)
     if store and not may_create and (missing := missing_file(store)):
-        raise refusing.refusal(
-            f"there is no store {missing}; make it by reading failures into it: redrive ingest --store {store}",
-            refusing.Status.ERROR,
+        where = connection_url.shown(store) if connection_url.shown(store) == store else "URL"
+        raise screen.refusal(
+            f"there is no store {one_line(missing)}; "
+            f"make it by reading failures into it: redrive ingest --store {one_line(where)}",
+            ExitStatus.ERROR,
         )
 
 
 async def _at_desk(context: typer.Context, do: Callable[[Desk], Awaitable[T]], sources: Sources | None) -> T:
-    async with connect(url_of(context)) as broker, opened(broker, store_of(context), sources) as desk:
+    settings = settings_of(context)
+    async with connect(url_of(context)) as broker, opened(broker, store_of(context), sources, settings) as desk:
         if sources is not None and not sources.no_ingest:
             await desk.ingest()
             _tell_read(desk)
@@ -188,12 +250,17 @@ async def _at_desk(context: typer.Context, do: Callable[[Desk], Awaitable[T]], s
 
 
 @asynccontextmanager
-async def opened(broker: Broker, store: str | None, sources: Sources | None) -> AsyncGenerator[Desk]:
+async def opened(
+    broker: Broker, store: str | None, sources: Sources | None, settings: ServiceSettings | None = None
+) -> AsyncGenerator[Desk]:
     """Open recovery with the queues that were named, or else with those that failures came from before."""
     stated = sources.stated if sources is not None else ()
     read = stated or await _usual_sources(broker, store)
+    if sources is not None and sources.dead:
+        names = [queue.name for queue in await broker.queues() if not queue.name.startswith(_OWN)]
+        read = tuple(dict.fromkeys((*read, *map(dead_letter_queue, names))))
     tally = Tally()
-    async with open_recovery(broker, store, sources=read, on_event=tally) as recovery:
+    async with open_recovery(broker, store, sources=read, settings=settings, on_event=tally) as recovery:
         yield Desk(recovery, broker, read, tally)
 
 
@@ -206,8 +273,9 @@ async def _usual_sources(broker: Broker, store: str | None) -> tuple[str, ...]:
 
 
 def _tell_read(desk: Desk) -> None:
-    if desk.tally.read:
-        screen.err().print(f"read {desk.tally.read:,} failures from {', '.join(desk.sources)}", style="dim")
-    if desk.tally.aside:
-        told = f"{desk.tally.aside:,} could not be read and are set aside: redrive failed aside"
-        screen.err().print(told, style="yellow")
+    if many := desk.tally.read:
+        moved = f"took {wording.count(many, 'failure')} out of {wording.some(desk.sources)} into the store"
+        screen.hint(f"{moved} (--no-ingest leaves {'it' if many == 1 else 'them'} there)")
+    if many := desk.tally.aside:
+        left = f"{many:,} could not be read and {wording.verb(many, 'is')} set aside: redrive failed aside"
+        screen.hint(left, "yellow")

@@ -12,9 +12,11 @@ from rich.text import Text
 
 from redrive.broker import Broker, Delivery, Received, State
 from redrive.cli import screen
+from redrive.cli.exit_status import ExitStatus
 from redrive.cli.reaching import Queue, Url, seconds, with_broker
 from redrive.cli.screen import AsJson
-from redrive.cli.sending import Outgoing, header, payloads, send_all
+from redrive.cli.sending import Outgoing, Sent, header, payloads, send_all
+from redrive.printable import one_line
 
 Max = Annotated[int, typer.Option("--max", "-n", metavar="N", min=1, max=10_000, help="How many at most.")]
 Start = Annotated[int, typer.Option(metavar="NUMBER", min=0, help="Where to begin.", show_default=False)]
@@ -85,11 +87,14 @@ def send(
         headers=dict(header(each) for each in headers or ()),
     )
     bodies = payloads(body, file, lines=lines, count=count)
-    sent = with_broker(context, lambda broker: send_all(broker, queue, outgoing, bodies, seconds("delay", delay)))
+    wait, sent = seconds("delay", delay), Sent(queue)
+    with_broker(context, lambda broker: send_all(broker, sent, outgoing, bodies, wait))
     if as_json:
         screen.print_json(sent.described())
     else:
         screen.say(str(sent))
+    if sent.is_interrupted:
+        raise typer.Exit(int(ExitStatus.INTERRUPTED))
 
 
 def receive(
@@ -121,13 +126,17 @@ def receive(
       redrive receive orders --number 17 --complete
       redrive receive 'orders/$dead' --complete
     """
-    chosen = [name for name in ("complete", "abandon", "defer", "dead_letter") if context.params[name]]
+    ways = ("complete", "abandon", "defer", "dead_letter")
+    chosen = [name for name in ways if context.params[name] not in (False, None)]
     if len(chosen) != 1:
-        raise screen.refusal("say what becomes of the messages: --complete, --abandon, --defer or --dead-letter REASON")
+        problem = "say what becomes of the messages: --complete, --abandon, --defer or --dead-letter REASON"
+        raise screen.refusal(problem, ExitStatus.NOT_UNDERSTOOD)
     pause = seconds("delay", delay) or 0.0
+    if pause and not abandon:
+        raise screen.refusal("--delay is about --abandon", ExitStatus.NOT_UNDERSTOOD)
 
     async def settle(one: Delivery) -> None:
-        if dead_letter:
+        if dead_letter is not None:
             await one.dead_letter(dead_letter, "by redrive receive")
         elif abandon:
             await one.abandon(pause)
@@ -164,7 +173,8 @@ async def _receive(broker: Broker, which: _Which, work: Callable[[list[Delivery]
         return
     session = await broker.accept_session(queue, name, wait=wait)
     if session is None:
-        raise screen.refusal(f"session {name!r} of {queue} is somebody else's now; wait for it with --wait 1m")
+        problem = f"session {name!r} of {queue} is somebody else's now; wait for it with --wait 1m"
+        raise screen.refusal(one_line(problem), ExitStatus.IN_THE_WAY)
     async with session:
         await work(await session.receive(max_messages=limit, wait=wait))
 
@@ -175,13 +185,17 @@ def cancel(
     number: Annotated[int, typer.Argument(metavar="NUMBER", help="Of the scheduled message; peek shows it.")],
     *,
     url: Url = None,
+    as_json: AsJson = False,
 ) -> None:
     """Remove a scheduled message before its time.
 
     Example: redrive cancel orders 17
     """
     with_broker(context, lambda broker: broker.cancel(queue, number))
-    screen.say(f"number {number} is no longer scheduled in {queue}")
+    if as_json:
+        screen.print_json({"queue": queue, "sequence": number, "cancelled": True})
+    else:
+        screen.say(f"number {number} is no longer scheduled in {queue}")
 
 
 def peek(
@@ -214,9 +228,9 @@ def peek(
     if not found:
         screen.say(f"nothing to see in {queue}" + (f" from {start} on" if start else ""))
         return
-    screen.out().print(_table(found))
+    screen.print_table(_table(found))
     if len(found) == max_messages:
-        screen.err().print(f"there may be more: --start {found[-1].sequence + 1}", style="dim")
+        screen.hint(f"there may be more: --start {found[-1].sequence + 1}")
 
 
 def _print_received(found: list[Delivery], *, as_json: bool) -> None:
@@ -224,25 +238,26 @@ def _print_received(found: list[Delivery], *, as_json: bool) -> None:
         screen.print_json([screen.described(one) for one in found])
         return
     if not found:
-        screen.err().print("nothing to receive", style="dim")
+        screen.hint("nothing to receive")
     console = screen.out()
     for one in found:
         head = f"number {one.sequence} · delivery {one.delivery_count} · {screen.age(one.enqueued_at)} old · {one.id}"
-        console.print(Text(screen.printable(head), style="dim"), soft_wrap=True)
+        console.print(Text(one_line(head), style="dim"), soft_wrap=True)
         for name, value in one.headers.items():
             console.print(screen.told_header(name, value), soft_wrap=True)
         console.print(screen.shown(one.body), soft_wrap=True)
 
 
 def _table(found: list[Received]) -> Table:
-    table = screen.table("number", "state", "deliveries", "sent", "id", "body", right=("number", "deliveries", "sent"))
+    right = ("number", "deliveries", "sent")
+    table = screen.table("number", "state", "deliveries", "sent", "id", "body", right=right, long=("body",))
     for each in found:
         table.add_row(
             str(each.sequence),
             each.state.name.lower(),
             str(each.delivery_count),
             screen.age(each.enqueued_at),
-            Text(screen.printable(each.id)),
-            screen.one_line(each.body),
+            Text(one_line(each.id)),
+            screen.body_line(each.body),
         )
     return table

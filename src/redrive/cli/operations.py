@@ -11,15 +11,28 @@ import typer
 from rich.text import Text
 
 from redrive import connect
-from redrive.cli import refusing, screen, telling
+from redrive.cli import screen, telling, wording
 from redrive.cli.choosing import OUTCOMES, complete_outcome
+from redrive.cli.exit_status import ExitStatus
 from redrive.cli.failed import Limit
-from redrive.cli.ledgers import Actor, Desk, Place, Sources, opened, store_of, who, with_recovery
+from redrive.cli.ledgers import (
+    Actor,
+    AllowTransform,
+    Desk,
+    Place,
+    Sources,
+    opened,
+    store_of,
+    unread,
+    who,
+    with_recovery,
+)
 from redrive.cli.option_groups import spread
 from redrive.cli.reaching import Yes, confirm, missing_file, seconds, url_of
 from redrive.cli.recovering import Detach, Wait
 from redrive.cli.watching import Watch, conclude, tell
 from redrive.errors import RedriveError
+from redrive.printable import one_line
 from redrive.recovery import Note, Operation, OperationState, Outcome, Part
 
 app = typer.Typer(no_args_is_help=True)
@@ -87,11 +100,11 @@ def list_operations(
     if place.as_json:
         screen.print_json([telling.described_operation(each) for each in found])
     elif found:
-        screen.out().print(telling.operations_table(found))
+        screen.print_table(telling.operations_table(found))
     else:
         screen.say("no operations are under way" if is_open else "no operations yet; ask for one: redrive recover")
     if len(found) == limit:
-        screen.err().print(f"there may be more: --before {found[-1].number}", style="dim")
+        screen.hint(f"there may be more: --before {found[-1].number}")
     _warn(is_waiting=is_waiting)
 
 
@@ -104,7 +117,7 @@ async def _is_waiting(desk: Desk, operations: list[Operation]) -> bool:
 def _warn(*, is_waiting: bool) -> None:
     if is_waiting:
         told = "nobody serves, so nothing is done: redrive operations run, or watch one: redrive operations watch N"
-        screen.err().print(told, style="yellow")
+        screen.hint(told, "yellow")
 
 
 @app.command()
@@ -117,7 +130,7 @@ def services(context: typer.Context, place: Place) -> None:
         return
     for each in found:
         told = f"{each.host}, for {screen.age(each.since)}, as {each.session}"
-        screen.out().print(screen.printable(told), soft_wrap=True)
+        screen.say(told)
     if not found:
         screen.say("nobody serves; redrive operations run does")
 
@@ -163,17 +176,20 @@ def show(
     tell(operation)
     _print_request(operation, notes)
     if outcome:
-        console = screen.out()
-        console.print("", telling.parts_table(parts, reasons) if parts else Text("no message has that outcome"))
+        screen.say("")
+        if parts:
+            screen.print_table(telling.parts_table(parts, reasons))
+        else:
+            screen.say("no message has that outcome")
     if len(parts) == limit:
-        screen.err().print(f"there may be more: --after {parts[-1].failure}", style="dim")
+        screen.hint(f"there may be more: --after {parts[-1].failure}")
     _warn(is_waiting=is_waiting)
 
 
 @app.command()
 @spread
 def watch(context: typer.Context, number: Number, place: Place, sources: Sources, *, wait: Wait = "5s") -> None:
-    """Work on operations until this one is over, and watch it. Ctrl-C stops watching."""
+    """Work on operations until this one is over, and watch it; after Ctrl-C others go on with it, if there are some."""
     _watched(context, number, place, sources, wait)
 
 
@@ -237,26 +253,32 @@ def set_rate(
         wanted = None if rate.lower() == "none" else float(rate)
     except ValueError:
         problem = f"rate {rate!r}: write messages a second, such as 50, or none for as fast as it goes"
-        raise refusing.refusal(problem, refusing.Status.NOT_UNDERSTOOD) from None
+        raise screen.refusal(problem, ExitStatus.NOT_UNDERSTOOD) from None
     operation = with_recovery(context, lambda desk: desk.recovery.set_rate(number, wanted, actor=who(actor)))
     _print_changed(operation, place)
 
 
 @app.command()
 @spread
-def run(context: typer.Context, place: Place, sources: Sources) -> None:
+def run(context: typer.Context, place: Place, sources: Sources, *, allow_transform: AllowTransform = None) -> None:
     """Serve until Ctrl-C or SIGTERM: read failures as they come, and work on whatever is asked for.
 
     Any number of these may run on one store. Each takes what is free; what
-    one that dies was doing, another goes on with.
+    one that dies was doing, another goes on with. A function that changes
+    messages is called only if it is named here.
 
-    Example: redrive operations run --dead-letters orders
+    Examples:
+      redrive operations run --dead
+      redrive operations run --allow-transform shop.mending:to_euros
     """
     if not logging.getLogger().handlers:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     async def serve(desk: Desk) -> None:
-        screen.err().print(f"recovery reads {', '.join(desk.sources)} and works on operations; Ctrl-C stops it")
+        screen.hint(f"recovery reads {wording.some(desk.sources, 10)} and works on operations; Ctrl-C stops it", "")
+        dead = {queue: many for queue, many in (await desk.waiting()).items() if queue not in desk.sources}
+        if dead:
+            screen.hint(unread(desk, dead), "yellow")
         serving = asyncio.create_task(desk.recovery.run())
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -264,7 +286,7 @@ def run(context: typer.Context, place: Place, sources: Sources) -> None:
         with suppress(asyncio.CancelledError):
             await serving
 
-    with_recovery(context, serve, Sources(sources.source, sources.dead_letters, no_ingest=True))
+    with_recovery(context, serve, sources.unread)
 
 
 @app.command()
@@ -287,15 +309,15 @@ def trail(
     else:
         screen.say("nobody has done anything yet")
     if len(entries) == limit:
-        screen.err().print(f"there may be more: --before {entries[-1].number}", style="dim")
+        screen.hint(f"there may be more: --before {entries[-1].number}")
 
 
 def _outcomes(words: list[str] | None) -> list[Outcome]:
     stated = [word.strip() for each in words or () for word in each.split(",")]
     wrong = [word for word in stated if word not in (*OUTCOMES, "any")]
     if wrong:
-        raise refusing.refusal(
-            f"--outcome {wrong[0]!r}: write any, or some of {', '.join(OUTCOMES)}", refusing.Status.NOT_UNDERSTOOD
+        raise screen.refusal(
+            f"--outcome {wrong[0]!r}: write any, or some of {', '.join(OUTCOMES)}", ExitStatus.NOT_UNDERSTOOD
         )
     return [] if "any" in stated else [each for each in Outcome if each.word in stated]
 
@@ -308,7 +330,7 @@ def _watched(context: typer.Context, number: int, place: Place, sources: Sources
         watches.append(Watch(desk, seconds("wait", wait) or 0.0))
         return await watches[0].until_over(number)
 
-    operation = with_recovery(context, work, Sources(sources.source, sources.dead_letters, no_ingest=True))
+    operation = with_recovery(context, work, sources.unread)
     conclude(operation, watches[0], as_json=place.as_json)
 
 
@@ -326,16 +348,17 @@ def _print_request(operation: Operation, notes: list[Note]) -> None:
     facts = {
         "asked": asked + (f": {operation.reason}" if operation.reason else ""),
         "messages": telling.filter_text(operation.plan),
+        "failed": wording.span(operation.plan.filter),
         "how": telling.how_text(operation.plan),
         "key": operation.key,
         "batches": f"{operation.batches:,}" + (f", {operation.batches_left:,} left" if operation.batches_left else ""),
         "took": took and screen.length(took.total_seconds()),
-        "later": operation.newcomers and f"{operation.newcomers:,} match that failed since, and are no part of it",
+        "later": operation.newcomers and f"{operation.newcomers:,} that match failed since, not part of it",
         "seen by": operation.acknowledged_by,
     }
     console.print()
     for name, value in facts.items():
         if value:
-            console.print(Text.assemble((f"  {name:<10}", "dim"), screen.printable(str(value))), soft_wrap=True)
+            console.print(Text.assemble((f"  {name:<10}", "dim"), one_line(value, 10_000)), soft_wrap=True)
     for line in telling.note_lines(notes):
         console.print(line, soft_wrap=True)

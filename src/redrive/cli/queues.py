@@ -10,9 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.broker import QueueInfo
-from redrive.cli import bulk, screen
+from redrive.cli import bulk, screen, wording
+from redrive.cli.exit_status import ExitStatus
 from redrive.cli.reaching import Queue, Url, Yes, confirm, seconds, wants_json, with_broker
 from redrive.cli.screen import AsJson
+from redrive.printable import one_line
 
 app = typer.Typer()
 
@@ -66,7 +68,7 @@ def list_queues(
     if as_json:
         screen.print_json([described(queue) for queue in found])
     elif found:
-        screen.out().print(_counts_table(found))
+        screen.print_table(_counts_table(found))
     else:
         own = f" but {len(there):,} that Redrive keeps for itself (--all);" if there else ";"
         screen.say(f"no queues yet{own} add one: redrive queues declare NAME")
@@ -136,11 +138,12 @@ def show(context: typer.Context, queue: Queue, *, url: Url = None, as_json: AsJs
     if wants_json(context):
         screen.print_json(described(found))
         return
-    screen.out().print(_counts_table([found]))
+    screen.print_table(_counts_table([found]))
     settings = screen.table("setting", "is")
     for name, value in asdict(found.settings).items():
         settings.add_row(name, _setting(name, value))
-    screen.out().print("", settings)
+    screen.say("")
+    screen.print_table(settings)
 
 
 @app.command()
@@ -148,12 +151,12 @@ def delete(context: typer.Context, queue: Queue, *, yes: Yes = False, url: Url =
     """Delete a queue, its dead-letter queue, and all that is in them."""
     found = with_broker(context, lambda broker: broker.inspect(queue))
     held = sum(getattr(found, name) for name in COUNTS)
-    confirm(f"Delete queue {queue} and {held:,} messages?", yes=yes)
+    confirm(f"Delete queue {queue} and {wording.count(held, 'message')}?", yes=yes)
     with_broker(context, lambda broker: broker.delete(queue))
     if wants_json(context):
         screen.print_json({"queue": queue, "deleted": True, "messages": held})
     else:
-        screen.say(f"queue {queue} is deleted, with {held:,} messages")
+        screen.say(f"queue {queue} is deleted, with {wording.count(held, 'message')}")
 
 
 @app.command()
@@ -162,7 +165,7 @@ def purge(context: typer.Context, queue: Queue, *, yes: Yes = False, url: Url = 
 
     Locked, scheduled and deferred messages stay.
     """
-    bulk.purge(context, queue, yes=yes, of="messages")
+    bulk.purge(context, queue, yes=yes, of="message")
 
 
 def described(queue: QueueInfo) -> dict[str, Any]:
@@ -184,7 +187,7 @@ def _yes_or_no(setting: str, text: str) -> bool:
     try:
         return {"yes": True, "no": False}[text.lower()]
     except KeyError:
-        raise screen.refusal(f"{setting}={text!r}: write yes or no") from None
+        raise screen.refusal(f"{setting}={text!r}: write yes or no", ExitStatus.NOT_UNDERSTOOD) from None
 
 
 def _whole(_setting: str, number: int) -> int:
@@ -213,7 +216,7 @@ def _counts_table(queues: Iterable[QueueInfo]) -> Table:
         counts = [Text(f"{count:,}" if count else "-") for count in (getattr(queue, name) for name in COUNTS)]
         if queue.dead:
             counts[-1].stylize("red")
-        table.add_row(Text(queue.name), *counts, screen.age(queue.oldest_at))
+        table.add_row(Text(one_line(queue.name)), *counts, screen.age(queue.oldest_at))
     return table
 
 

@@ -10,10 +10,12 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from redrive import connect, duration
+from redrive import connect, connection_url, duration
 from redrive.broker import Broker
 from redrive.cli import screen
-from redrive.errors import RedriveError
+from redrive.cli.exit_status import ExitStatus
+from redrive.errors import InvalidSetting, RedriveError
+from redrive.printable import one_line
 
 T = TypeVar("T")
 
@@ -63,15 +65,21 @@ def with_broker(context: typer.Context, do: Callable[[Broker], Awaitable[T]], *,
         may_create: whether a database that is not there is made; to look at one that is not there is a mistake.
     """
     url = url_of(context)
-    if not may_create and (missing := missing_file(url)):
-        raise screen.refusal(
-            f"there is no database {missing}; say where it is with --url or ${VARIABLE}, "
-            "or make one by declaring a queue: redrive queues declare NAME"
-        )
+    if not may_create:
+        check_there(url)
     try:
         return asyncio.run(_connected(url, do))
     except RedriveError as error:
         raise screen.failure(error) from None
+
+
+def check_there(url: str) -> None:
+    """End the command if a URL names a database that is not there; whoever has mistyped it wants no empty one."""
+    if missing := missing_file(url):
+        raise screen.refusal(
+            f"there is no database {one_line(missing)}; say where it is with --url or ${VARIABLE}, "
+            "or make one by declaring a queue: redrive queues declare NAME"
+        )
 
 
 def seconds(option: str, text: str | None) -> float | None:
@@ -82,6 +90,9 @@ def seconds(option: str, text: str | None) -> float | None:
         number = float(text)
     except ValueError:
         number = _parsed(option, text)
+    if not 0 <= number < float("inf"):
+        problem = f"--{option} {text!r}: write 0 or more seconds, or 100ms, 30s, 2m, 1h, 1d"
+        raise screen.refusal(problem, ExitStatus.NOT_UNDERSTOOD)
     return number
 
 
@@ -91,7 +102,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not is_a_person_there():
         raise screen.refusal("nobody is there to be asked; add --yes if you are sure")
-    typer.confirm(question, abort=True, err=True)
+    typer.confirm(one_line(question), abort=True, err=True)
 
 
 def is_a_person_there() -> bool:
@@ -117,8 +128,10 @@ async def _names(url: str) -> list[str]:
 
 
 def missing_file(url: str) -> Path | None:
-    """Return the file that a SQLite URL names, if it is not there."""
-    if not url.startswith("sqlite:///"):
+    """Return the file that a SQLite URL names, if it is not there; what is wrong with a URL is not said here."""
+    try:
+        parts = connection_url.parts_of("url", url)
+        path = connection_url.sqlite_path("url", url, parts) if parts.scheme == "sqlite" else ":memory:"
+    except InvalidSetting:
         return None
-    path = url.partition("?")[0].removeprefix("sqlite:///")
-    return None if path in (":memory:", "") or Path(path).exists() else Path(path)
+    return None if path == ":memory:" or Path(path).exists() else Path(path)

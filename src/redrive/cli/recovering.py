@@ -4,22 +4,26 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
-from redrive.cli import refusing, screen, telling
+from redrive.cli import screen, telling
 from redrive.cli.changing import Changes, by_hand, in_editor, print_previews
 from redrive.cli.choosing import Bulk, Which, found
+from redrive.cli.exit_status import ExitStatus
 from redrive.cli.failed import Failure
+from redrive.cli.foresight import Foreseen, asked_for, check_any, foreseen, meant, print_foreseen
 from redrive.cli.ledgers import Actor, Desk, Place, Sources, who, with_recovery
 from redrive.cli.option_groups import spread
 from redrive.cli.reaching import Yes, complete_queue, confirm, is_a_person_there, seconds
 from redrive.cli.watching import Watch, conclude
-from redrive.recovery import Canary, DryRun, FailedDetail, Kind, Operation, OperationState, Preview, Transform
+from redrive.printable import one_line
+from redrive.recovery import Canary, FailedDetail, Kind, Operation, OperationState, Preview, Transform
 
 _HOW = "How they are sent"
-DryRunOnly = Annotated[bool, typer.Option("--dry-run", help="Say what it would find, and do nothing.")]
+DryRunOnly = Annotated[bool, typer.Option("--dry-run", help="Say what it would find; nothing is read or sent.")]
+Most = Annotated[int | None, typer.Option("--limit", metavar="N", help="How many at most, the oldest first.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Ask for it, and leave the work to others.")]
 Wait = Annotated[
     str, typer.Option(metavar="TIME", help="Wait for word of what was sent, until there is none for that long.")
@@ -51,8 +55,8 @@ class Pace:
     limit: Annotated[int | None, _how("N", "How many at most, the oldest first.")] = None
     rate: Annotated[float | None, _how("N", "Messages a second to each queue.")] = None
     canary: Annotated[int | None, _how("N", "Send so many first, the rest if they do well.")] = None
-    max_failures: Annotated[int, _how("N", "How many of those may fail again.")] = 0
-    patience: Annotated[str, _how("TIME", "How long to wait for word of those.")] = "5m"
+    max_failures: Annotated[int | None, _how("N", "How many of those may fail again; 0.")] = None
+    patience: Annotated[str | None, _how("TIME", "How long to wait for word of those; 5m.")] = None
     to: Annotated[str | None, _how("QUEUE", "Send them all there.", autocompletion=complete_queue)] = None
     again: Annotated[
         bool, typer.Option("--again", rich_help_panel=_HOW, help="Also those sent before and never heard of.")
@@ -65,26 +69,34 @@ class Pace:
     @property
     def told(self) -> dict[str, Any]:
         """As recovery takes it."""
-        canary = self.canary and Canary(
-            count=self.canary, max_failures=self.max_failures, patience=seconds("patience", self.patience) or 0.0
-        )
         return {
             "limit": self.limit,
             "rate": self.rate,
-            "canary": canary or None,
+            "canary": self._canary(),
             "redirect": self.to,
             "again": self.again,
             "at": self._begin(),
         }
 
+    def _canary(self) -> Canary | None:
+        if self.canary is None:
+            for option, given in (("--max-failures", self.max_failures), ("--patience", self.patience)):
+                if given is not None:
+                    raise screen.refusal(f"{option} is about --canary N; say how many", ExitStatus.NOT_UNDERSTOOD)
+            return None
+        patience = seconds("patience", self.patience or "5m") or 0.0
+        return Canary(count=self.canary, max_failures=self.max_failures or 0, patience=patience)
+
     def _begin(self) -> datetime | float | None:
+        if self.at is not None and self.in_ is not None:
+            raise screen.refusal("say either --at or --in, not both", ExitStatus.NOT_UNDERSTOOD)
         if self.at is None:
             return seconds("in", self.in_)
         try:
             at = datetime.fromisoformat(self.at)
         except ValueError:
             problem = f"--at {self.at!r}: write a date such as 2026-11-01T22:00Z"
-            raise refusing.refusal(problem, refusing.Status.NOT_UNDERSTOOD) from None
+            raise screen.refusal(problem, ExitStatus.NOT_UNDERSTOOD) from None
         return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
@@ -96,6 +108,16 @@ class Course:
     detach: Detach = False
     wait: Wait = "5s"
     yes: Yes = False
+
+    @property
+    def patience(self) -> float:
+        """How long to wait for word of what was sent, in seconds."""
+        return seconds("wait", self.wait) or 0.0
+
+    def check(self, which: Which, bulk: Bulk) -> None:
+        """Refuse what cannot be understood, before anything is read."""
+        _ = self.patience
+        bulk.check(which)
 
 
 @spread
@@ -115,8 +137,8 @@ def recover(
     """Send failed messages to where they failed, or elsewhere, and watch what becomes of them.
 
     The request is stored first; the command then does the work itself,
-    beside any service there is. Ctrl-C stops watching, not the operation:
-    what is left goes on with redrive operations watch, or run.
+    beside any service there is. After Ctrl-C a service goes on with it;
+    without one it waits for redrive operations watch, or run.
 
     Examples:
       redrive recover queue:orders exception:TimeoutError --dry-run
@@ -125,26 +147,30 @@ def recover(
       redrive recover type:order.placed --set-json /currency=EUR --preview
       redrive recover --all --reason 'the warehouse is back' --yes
 
-    A filter with > or < is for the shell to quote: 'failed>2h'.
+    A filter with > or < is for the shell to quote: 'age<2h'.
     """
     transform = told(lambda: changes.transform)
     how = told(lambda: pace.told) | {"transform": transform}
 
-    async def foresee(desk: Desk) -> _Foreseen:
+    async def foresee(desk: Desk) -> Foreseen:
         chosen = await bulk.chosen(which, desk)
+        found = asked_for(await desk.recovery.dry_run(chosen, **how), chosen)
         sample = min(5, pace.limit or 5)
         previews = await desk.recovery.preview(chosen, transform, sample=sample) if transform is not None else []
-        return _Foreseen(chosen, _asked(await desk.recovery.dry_run(chosen, **how), chosen), previews)
+        return await foreseen(desk, chosen, found, previews, request.key)
 
-    seen = with_recovery(context, foresee, sources, check=lambda: bulk.check(which))
-    if course.dry_run or preview:
-        _print_foreseen(seen, as_json=place.as_json, verb="would be sent to")
+    is_only_asked = course.dry_run or preview
+    seen = with_recovery(
+        context, foresee, sources.unread if is_only_asked else sources, check=lambda: course.check(which, bulk)
+    )
+    if is_only_asked:
+        print_foreseen(seen, as_json=place.as_json, verb="would be sent to")
         return
-    _check_any(seen)
-    ways = ", ".join(f"{many:,} to {to}" for to, many in seen.found.by_destination.items())
+    check_any(seen)
+    ways = ", ".join(f"{many:,} to {one_line(to)}" for to, many in seen.found.by_destination.items())
     if not course.yes and is_a_person_there():
         print_previews(seen.previews[:1], to_stderr=True)
-    confirm(f"Recover {seen.found.free:,} failed messages ({ways})?", yes=course.yes)
+    confirm(f"Recover {meant(seen, seen.found.free)}{f' ({ways})' if ways else ''}?", yes=course.yes)
     _see_through(
         context, course, place, sources, lambda desk: desk.recovery.recover(seen.chosen, **how, **request.told)
     )
@@ -157,49 +183,7 @@ def told(make: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever it makes
     try:
         return make()
     except RedriveError as error:
-        raise refusing.failure(error) from None
-
-
-class _Foreseen(NamedTuple):
-    """What an operation would find."""
-
-    chosen: str | list[str]
-    found: DryRun
-    previews: list[Preview]
-
-
-def _asked(found: DryRun, chosen: str | list[str]) -> DryRun:
-    """Return what would be found, with those unknown ids only that somebody asked for."""
-    if isinstance(chosen, str):
-        return found
-    return replace(found, unknown_ids=[each for each in found.unknown_ids if each in chosen])
-
-
-def _print_foreseen(seen: _Foreseen, *, as_json: bool, verb: str) -> None:
-    if as_json:
-        screen.print_json({**telling.plain(seen.found), "previews": telling.plain(seen.previews)})
-        return
-    for line in telling.foreseen(seen.found, verb):
-        screen.out().print(line, soft_wrap=True)
-    print_previews(seen.previews)
-
-
-def _check_any(seen: _Foreseen) -> None:
-    """Refuse what would do nothing."""
-    found = seen.found
-    if found.matched:
-        if found.unknown_ids:
-            screen.err().print(telling.unknown(found.unknown_ids), style="yellow", soft_wrap=True)
-        return
-    if found.unknown_ids:
-        raise refusing.refusal(
-            f"no failed message has these ids: {telling.some(found.unknown_ids)}; see them: redrive failed list --json",
-            refusing.Status.NOT_FOUND,
-        )
-    what = seen.chosen if isinstance(seen.chosen, str) and seen.chosen else "unresolved"
-    raise refusing.refusal(
-        f"no failed message matches {what}; see what there is: redrive failed groups", refusing.Status.NOTHING_CHOSEN
-    )
+        raise screen.failure(error) from None
 
 
 def _see_through(
@@ -210,7 +194,7 @@ def _see_through(
     ask: Callable[[Desk], Awaitable[Operation]],
 ) -> None:
     """Ask for an operation, work on it until it is over, and tell what came of it."""
-    wait = seconds("wait", course.wait) or 0.0
+    wait = course.patience
     watches: list[Watch] = []
 
     async def work(desk: Desk) -> Operation:
@@ -220,7 +204,7 @@ def _see_through(
         watches.append(Watch(desk, wait))
         return await watches[0].until_over(operation.number)
 
-    operation = with_recovery(context, work, Sources(sources.source, sources.dead_letters, no_ingest=True))
+    operation = with_recovery(context, work, sources.unread)
     conclude(operation, watches[0] if watches else None, as_json=place.as_json)
 
 
@@ -250,13 +234,16 @@ def edit(
       redrive edit 17 --body-from order.json
     """
     stated = told(lambda: changes.transform)
-    detail = with_recovery(context, lambda desk: found(desk, failure), sources)
+    detail = with_recovery(context, lambda desk: found(desk, failure), sources.unread if course.dry_run else sources)
     transform = stated or told(lambda: by_hand(detail.message, in_editor))
     preview = with_recovery(context, lambda desk: _previewed(desk, detail, transform))
     if preview.problem:
-        raise refusing.refusal(
-            f"the message cannot be changed like that: {preview.problem}", refusing.Status.NOT_UNDERSTOOD
+        raise screen.refusal(
+            f"the message cannot be changed like that: {one_line(preview.problem)}", ExitStatus.NOT_UNDERSTOOD
         )
+    if place.as_json and (course.dry_run or not preview.changes):
+        screen.print_json({"previews": telling.plain([preview])})
+        return
     if not preview.changes:
         screen.say("nothing was changed, and nothing was sent")
         return
@@ -293,22 +280,25 @@ def _settling(kind: Kind, help_text: str) -> Callable[..., None]:
         course: Course,
         place: Place,
         sources: Sources,
+        limit: Most = None,
     ) -> None:
-        async def foresee(desk: Desk) -> _Foreseen:
+        async def foresee(desk: Desk) -> Foreseen:
             chosen = await bulk.chosen(which, desk)
-            seen = _asked(await desk.recovery.dry_run(chosen, kind), chosen)
-            return _Foreseen(chosen, replace(seen, by_destination={}), [])
+            seen = asked_for(await desk.recovery.dry_run(chosen, kind, limit=limit), chosen)
+            return await foreseen(desk, chosen, replace(seen, by_destination={}), [], request.key)
 
         def ask(desk: Desk) -> Awaitable[Operation]:
             settle: Callable[..., Awaitable[Operation]] = getattr(desk.recovery, kind.value)
-            return settle(seen.chosen, **request.told)
+            return settle(seen.chosen, limit=limit, **request.told)
 
-        seen = with_recovery(context, foresee, sources, check=lambda: bulk.check(which))
+        seen = with_recovery(
+            context, foresee, sources.unread if course.dry_run else sources, check=lambda: course.check(which, bulk)
+        )
         if course.dry_run:
-            _print_foreseen(seen, as_json=place.as_json, verb="")
+            print_foreseen(seen, as_json=place.as_json, verb="")
             return
-        _check_any(seen)
-        confirm(f"{kind.value.capitalize()} {seen.found.matched:,} failed messages?", yes=course.yes)
+        check_any(seen)
+        confirm(f"{kind.value.capitalize()} {meant(seen, seen.found.matched)}?", yes=course.yes)
         _see_through(context, course, place, sources, ask)
 
     settle.__name__, settle.__doc__ = kind.value, help_text
@@ -320,7 +310,7 @@ archive = _settling(
     """Put failed messages away that nobody needs; restore brings them back.
 
     Examples:
-      redrive archive 'failed<30d' --dry-run
+      redrive archive 'age>30d' --dry-run
       redrive archive --group 3f2a9c4e5b6d7081 --reason 'test data' --yes
     """,
 )

@@ -9,6 +9,7 @@ from redrive.cli import screen
 from redrive.cli.ledgers import Actor, Place, who, with_recovery
 from redrive.cli.option_groups import spread
 from redrive.cli.reaching import complete_queue
+from redrive.printable import one_line
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -40,8 +41,8 @@ def list_redirects(context: typer.Context, place: Place) -> None:
     elif ways:
         table = screen.table("failed in", "goes to")
         for queue, to in ways.items():
-            table.add_row(screen.printable(queue), screen.printable(to))
-        screen.out().print(table)
+            table.add_row(one_line(queue), one_line(to))
+        screen.print_table(table)
     else:
         screen.say("no redirects: failed messages go to where they failed")
 

@@ -3,72 +3,87 @@
 
 import base64
 import json
+import os
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.segment import Segment
+from rich.table import Column, Table
 from rich.text import Text
 
 from redrive.broker import Delivery, Received
+from redrive.cli.exit_status import ExitStatus, advice, status_of
 from redrive.clock import system_clock
-from redrive.errors import QueueConflict, QueueNotFound, RedriveError, SessionRequired
+from redrive.errors import RedriveError
+from redrive.printable import one_line, printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 """The option that every command has."""
 
 
-def out() -> Console:
+class _Terminal(Console):
+    """A console that prints nothing raw: whatever a message brings along is spelled out on its way to the terminal.
+
+    What may only be a part of a line goes through ``one_line`` before; here lines stay lines.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for each in super().render(renderable, options):
+            yield each if each.control else Segment(printable(each.text), each.style)
+
+
+def out(*, markup: bool = False) -> Console:
     """Return the console for results; made anew, so that it is as wide as the terminal is now."""
-    return Console(highlight=False)
+    return _Terminal(highlight=False, markup=markup)
 
 
 def err() -> Console:
     """Return the console for everything that is not a result."""
-    return Console(stderr=True, highlight=False)
+    return _Terminal(stderr=True, highlight=False, markup=False)
 
 
 def say(text: str) -> None:
-    """Print a sentence, whole, whatever is in it."""
-    out().print(Text(text), soft_wrap=True)
+    """Print a sentence, whole, on one line, whatever is in it."""
+    out().print(one_line(text, 100_000), soft_wrap=True)
+
+
+def hint(text: str, style: str = "dim") -> None:
+    """Print a sentence beside the result, for a person."""
+    err().print(one_line(text, 100_000), style=style, soft_wrap=True)
 
 
 def print_json(value: object) -> None:
     """Print JSON."""
-    typer.echo(json.dumps(value, indent=2))
+    typer.echo(json.dumps(value, indent=2).replace("\x7f", "\\u007f"))
 
 
-def refusal(problem: str, status: int = 1) -> typer.Exit:
+def json_line(value: object) -> str:
+    """Return JSON on one line, with all letters as they are; what could change a terminal is escaped as JSON does."""
+    text = json.dumps(value, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def _escaped(letter: str) -> str:
+    halves = letter.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{halves[at : at + 4]}" for at in range(0, len(halves), 4))
+
+
+def refusal(problem: str, status: int = ExitStatus.ERROR) -> typer.Exit:
     """Say what is wrong; return what to raise."""
     err().print(Text.assemble(("error: ", "red"), problem), soft_wrap=True)
-    return typer.Exit(status)
+    return typer.Exit(int(status))
 
 
 def failure(error: RedriveError) -> typer.Exit:
     """Say what went wrong and which command mends it; return what to raise."""
-    return refusal(_advice(error))
-
-
-def _advice(error: RedriveError) -> str:
-    match error:
-        case QueueNotFound(queue=queue):
-            return f"there is no queue {queue!r}; redrive queues shows those there are, redrive queues declare adds one"
-        case QueueConflict(queue=queue, differences=differences):
-            told = ", ".join(f"{name} is {now!r}, not {asked!r}" for name, (now, asked) in differences.items())
-            options = " ".join(_option(name, asked) for name, (_, asked) in differences.items())
-            return f"queue {queue!r} is there already: {told}; change it: redrive queues update {queue} {options}"
-        case SessionRequired(queue=queue):
-            return f"queue {queue!r} has sessions: name one with --session; redrive peek {queue} --json shows them"
-        case _:
-            return str(error)
-
-
-def _option(name: str, value: object) -> str:
-    flag = name.replace("_", "-")
-    words = {None: "none", True: "yes", False: "no"}
-    return f"--{flag} {words[value] if value is None or isinstance(value, bool) else value}"
+    return refusal(advice(error), status_of(error))
 
 
 # --- messages
@@ -96,12 +111,7 @@ def shown(body: bytes, most: int | None = None) -> Text:
         return Text(f"{len(body):,} bytes, not text; --json shows them", style="dim")
 
 
-def printable(text: str) -> str:
-    """Return a text without what could move the cursor or change the terminal."""
-    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
-
-
-def one_line(body: bytes) -> Text:
+def body_line(body: bytes) -> Text:
     """Return the beginning of a body, for a column."""
     text = shown(body, most=400)
     return Text(" ".join(text.plain.split()), style=text.style, no_wrap=True, overflow="ellipsis")
@@ -109,12 +119,17 @@ def one_line(body: bytes) -> Text:
 
 def told_header(name: str, value: object, *, whole: bool = False) -> Text:
     """Return a header as a terminal may show it; a stack trace and other long ones only if wanted whole."""
-    text = printable(str(value)).rstrip()
+    text, title = printable(str(value)).rstrip(), one_line(name, 200)
     if "\n" not in text:
-        return Text.assemble((f"{printable(name)}: ", "dim"), text)
-    if whole:
-        return Text.assemble((f"{printable(name)}:\n", "dim"), text)
-    return Text.assemble((f"{printable(name)}: ", "dim"), (f"{len(text.splitlines())} lines", "dim"))
+        return Text.assemble((f"{title}: ", "dim"), text)
+    if whole:  # indented, so that no line of it looks like one of ours
+        return Text.assemble((f"{title}:\n", "dim"), indented(text))
+    return Text.assemble((f"{title}: ", "dim"), (f"{len(text.splitlines())} lines", "dim"))
+
+
+def indented(text: str) -> str:
+    """Return a text of several lines, as a part of something."""
+    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 def described(received: Received | Delivery) -> dict[str, Any]:
@@ -160,22 +175,67 @@ def described_body(body: bytes) -> dict[str, str]:
 # --- tables and progress
 
 
-_LONG = ("queue", "why", "is", "body")
-"""The columns that give way when a line is too long for the terminal."""
+_ROOM_LEFT = 12
+"""What is long gives way to what is exact, down to this many columns."""
+
+_WIDTH_OF_A_PIPE = 200
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """Return an empty table as all commands have them."""
+def table(*columns: str, right: tuple[str, ...] = (), long: tuple[str, ...] = ()) -> Table:
+    """Return an empty table as all commands have them.
+
+    Args:
+        columns: their names.
+        right: those that are aligned to the right: numbers.
+        long: those that are cut when a line is too long for the terminal: texts. Numbers and names never are.
+    """
     made = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         made.add_column(
             column,
             justify="right" if column in right else "left",
-            no_wrap=column not in _LONG,
+            no_wrap=column not in long,
             overflow="ellipsis" if column == "id" else "fold",
             max_width=12 if column == "id" else None,
         )
     return made
+
+
+def print_table(made: Table) -> None:
+    """Print a table, or, where the terminal is too narrow for it, each of its lines as a list of what it says."""
+    console = out()
+    needed = sum(map(_needed, made.columns)) + 2 * (len(made.columns) - 1)
+    if needed > console.width and console.is_terminal:
+        _print_lists(console, made)
+        return
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _WIDTH_OF_A_PIPE
+    console.width = max(console.width, needed)
+    console.print(made)
+
+
+def _needed(column: Column) -> int:
+    """Return how wide a column has to be."""
+    lines = [line for cell in (column.header, *column.cells) for line in _plain(cell).splitlines()]
+    widest = max(map(cell_len, lines), default=0)
+    most = widest if column.no_wrap else _ROOM_LEFT
+    return min(widest, column.max_width or most)
+
+
+def _plain(cell: RenderableType) -> str:
+    return cell.plain if isinstance(cell, Text) else str(cell)
+
+
+def _print_lists(console: Console, made: Table) -> None:
+    names = [_plain(each.header) for each in made.columns]
+    wide = max(map(len, names))
+    for number, row in enumerate(zip(*(each.cells for each in made.columns), strict=True)):
+        if number:
+            console.print()
+        for name, cell in zip(names, row, strict=True):
+            shown = cell.copy() if isinstance(cell, Text) else Text(str(cell))
+            shown.no_wrap, shown.overflow = False, "fold"
+            console.print(Text.assemble((f"{name:<{wide}}  ", "dim"), shown), soft_wrap=True)
 
 
 def progress() -> Progress:

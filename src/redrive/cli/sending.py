@@ -11,7 +11,10 @@ from typing import Any, TypedDict
 
 from redrive.broker import Broker, Message, Send
 from redrive.cli import screen
+from redrive.cli.exit_status import ExitStatus
+from redrive.cli.interrupts import first_interrupt
 from redrive.clock import system_clock, utc
+from redrive.printable import one_line
 
 _BATCH = 1_000
 
@@ -38,6 +41,12 @@ class Sent:
     duplicates: int = 0
     first: int | None = None
     last: int | None = None
+    left: int = 0
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether somebody stopped it before the end."""
+        return bool(self.left)
 
     def add(self, sequences: Iterable[int | None]) -> None:
         """Count a batch."""
@@ -57,26 +66,29 @@ class Sent:
             "duplicates": self.duplicates,
             "first_sequence": self.first,
             "last_sequence": self.last,
+            **({"not_sent": self.left} if self.left else {}),
         }
 
     def __str__(self) -> str:
         numbers = "" if self.first is None else f", number {self.first}" + _up_to(self.first, self.last)
         dropped = f"; {self.duplicates:,} dropped as duplicates" if self.duplicates else ""
-        return f"sent {self.count:,} to {self.queue}{numbers}{dropped}"
+        left = f"; stopped, {self.left:,} not sent" if self.left else ""
+        return f"sent {self.count:,} to {self.queue}{numbers}{dropped}{left}"
 
 
 def header(text: str) -> tuple[str, str]:
     """Return the name and the value of a header given as ``name=value``."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise screen.refusal(f"--header {text!r}: write it as NAME=VALUE")
+        raise screen.refusal(f"--header {text!r}: write it as NAME=VALUE", ExitStatus.NOT_UNDERSTOOD)
     return name, value
 
 
 def payloads(body: str | None, file: Path | None, *, lines: bool, count: int) -> Iterable[bytes]:
     """Return the bodies to send."""
     if (body is None) == (file is None):
-        raise screen.refusal("say what to send: a BODY, - for standard input, or --file FILE")
+        problem = "say what to send: a BODY, - for standard input, or --file FILE"
+        raise screen.refusal(problem, ExitStatus.NOT_UNDERSTOOD)
     if body is not None and body != "-":
         whole = body.encode(errors="surrogateescape")  # the bytes the shell gave us
     else:
@@ -86,18 +98,20 @@ def payloads(body: str | None, file: Path | None, *, lines: bool, count: int) ->
 
 
 async def send_all(
-    broker: Broker, queue: str, outgoing: Outgoing, bodies: Iterable[bytes], delay: float | None
-) -> Sent:
-    """Send bodies in batches, each all or nothing."""
+    broker: Broker, sent: Sent, outgoing: Outgoing, bodies: Iterable[bytes], delay: float | None
+) -> None:
+    """Send bodies in batches, each all or nothing, and count them; Ctrl-C ends it after a batch."""
     at = utc(system_clock.time() + delay) if delay else None
     waiting = list(bodies)
-    sent = Sent(queue)
-    with screen.progress() as bar:
+    sent.left = len(waiting)
+    with screen.progress() as bar, first_interrupt() as interrupt:
         task = bar.add_task("sending", total=len(waiting), visible=len(waiting) > _BATCH)
         for batch in _batches(waiting):
-            sent.add(await broker.apply(*_sends(queue, outgoing, batch, at)))
+            if interrupt.is_set:
+                break
+            sent.add(await broker.apply(*_sends(sent.queue, outgoing, batch, at)))
+            sent.left -= len(batch)
             bar.advance(task, len(batch))
-    return sent
 
 
 def _sends(queue: str, outgoing: Outgoing, batch: list[bytes], at: datetime | None) -> list[Send]:
@@ -114,7 +128,7 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise screen.refusal(f"{file} cannot be read: {error.strerror}") from None
+        raise screen.refusal(one_line(f"{file} cannot be read: {error.strerror}")) from None
 
 
 def _up_to(first: int, last: int | None) -> str:

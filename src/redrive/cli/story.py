@@ -3,7 +3,8 @@
 
 from rich.text import Text
 
-from redrive.cli import screen, telling
+from redrive.cli import screen, telling, wording
+from redrive.printable import one_line, printable
 from redrive.recovery import FailedDetail
 
 
@@ -14,14 +15,16 @@ def print_story(detail: FailedDetail) -> None:
     console.print(Text.assemble(f"failed message {summary.number} is ", (summary.status.word, style)))
     for name, value in _facts(detail).items():
         if value:
-            console.print(Text.assemble((f"  {name:<10}", "dim"), screen.printable(value)), soft_wrap=True)
+            console.print(Text.assemble((f"  {name:<10}", "dim"), one_line(value)), soft_wrap=True)
     _print_attempts(detail)
-    headers = [f"{screen.printable(name)}: {screen.printable(str(value))}" for name, value in message.headers.items()]
+    headers = [f"{one_line(name)}: {one_line(value, 10_000)}" for name, value in message.headers.items()]
     _section("headers", "\n".join(headers))
     kind = message.content_type or "body"
-    _section(f"{screen.printable(kind)}, {len(message.body):,} bytes", telling.pretty(message.body).plain)
+    size = wording.count(len(message.body), "byte")
+    _section(f"{one_line(kind)}, {size}", telling.pretty(message.body).plain)
     if detail.parts:
-        console.print("", Text("operations", style="bold"), telling.parts_table(detail.parts, of_message=True))
+        console.print("", Text("operations", style="bold"))
+        screen.print_table(telling.parts_table(detail.parts, of_message=True))
     if detail.notes:
         console.print("", Text("notes", style="bold"), *telling.note_lines(detail.notes))
 
@@ -35,9 +38,9 @@ def _print_attempts(detail: FailedDetail) -> None:
         raised = [str(each.details.get(name, "")) for name in ("exception_type", "exception_message")]
         told = ": ".join(filter(None, raised)) or str(each.details.get("reason", ""))
         if told:
-            console.print(Text(f"    {screen.printable(told)}", style="red"), soft_wrap=True)
+            console.print(Text(f"    {one_line(told)}", style="red"), soft_wrap=True)
     trace = str(detail.attempts[0].details.get("stack_trace", "")) if detail.attempts else ""
-    _section("stack trace of the last", screen.printable(trace).rstrip())
+    _section("stack trace of the last", printable(trace).rstrip())
 
 
 def _facts(detail: FailedDetail) -> dict[str, str | None]:
@@ -59,4 +62,4 @@ def _facts(detail: FailedDetail) -> dict[str, str | None]:
 def _section(title: str, text: str) -> None:
     if text:
         screen.out().print(Text(f"\n{title}", style="bold"))
-        screen.out().print(Text("\n".join(f"  {line}" for line in text.splitlines())), soft_wrap=True)
+        screen.out().print(Text(screen.indented(text)), soft_wrap=True)

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.broker import Message
-from redrive.cli import screen
+from redrive.cli import screen, wording
+from redrive.printable import one_line, printable
 from redrive.recovery import (
     AuditEntry,
     DryRun,
@@ -28,6 +29,7 @@ from redrive.recovery import (
     SetAside,
     Status,
 )
+from redrive.recovery.plan import in_the_way
 
 STYLES = {
     Status.UNRESOLVED: "red",
@@ -45,6 +47,8 @@ _OUTCOMES = {
 SEGMENTS = (
     ("succeeded", "█", "green"),
     ("done", "█", "green"),
+    ("closed", "■", "green"),
+    ("superseded", "□", "dim"),
     ("waiting", "▓", "cyan"),
     ("failed_again", "▒", "red"),
     ("failed", "x", "bold red"),
@@ -54,7 +58,12 @@ SEGMENTS = (
 )
 """What a bar of an operation is made of; each sign is another, so that it can be read without colours."""
 
-_WORDS = {"waiting": "sent", "failed_again": "failed again"}
+_WORDS = {
+    "waiting": "sent",
+    "failed_again": "failed again",
+    "closed": "closed by a person",
+    "superseded": "sent once more since",
+}
 
 
 # --- JSON
@@ -114,12 +123,13 @@ def described_aside(aside: SetAside) -> dict[str, Any]:
 
 def failed_table(page: Sequence[FailedMessage]) -> Table:
     """Return failed messages, one a line."""
-    table = screen.table("number", "status", "queue", "failed", "times", "why", right=("number", "failed", "times"))
+    right = ("number", "failed", "times")
+    table = screen.table("number", "status", "queue", "failed", "times", "why", right=right, long=("why",))
     for each in page:
         table.add_row(
             str(each.number),
             Text(each.status.word, style=STYLES[each.status]),
-            Text(screen.printable(each.queue)),
+            Text(one_line(each.queue)),
             screen.age(each.failed_at),
             str(each.attempts),
             why(each.exception_type, each.exception_message),
@@ -129,8 +139,8 @@ def failed_table(page: Sequence[FailedMessage]) -> Table:
 
 def why(kind: str, said: str) -> Text:
     """Return an exception, as shortly as a column needs it: its class without the module, and what it said."""
-    name = screen.printable(kind.rpartition(".")[2])
-    line = " ".join(screen.printable(said).split())
+    name = one_line(kind.rpartition(".")[2], 200)
+    line = one_line(" ".join(said.split()))
     told = Text.assemble((name, "bold"), f": {line}" if name and line else line)
     told.no_wrap, told.overflow = True, "ellipsis"
     return told if told.plain else Text("-", style="dim")
@@ -140,12 +150,12 @@ def groups_table(groups: Sequence[GroupInfo]) -> Table:
     """Return groups, one a line."""
     noted = any(each.notes for each in groups)
     right = ("count", "first", "last", "notes")
-    table = screen.table("count", "first", "last", *(["notes"] if noted else []), "group", "what", right=right)
-    table.columns[-1].no_wrap, table.columns[-1].overflow = False, "fold"
+    columns = ("count", "first", "last", *(["notes"] if noted else []), "group", "what")
+    table = screen.table(*columns, right=right, long=("what",))
     for each in groups:
         row = [f"{each.count:,}", screen.age(each.first_failed_at), screen.age(each.last_failed_at)]
         row += [str(each.notes or "-")] if noted else []
-        table.add_row(*row, Text(screen.printable(each.id)), Text(screen.printable(each.title)))
+        table.add_row(*row, Text(one_line(each.id)), Text(one_line(each.title)))
     return table
 
 
@@ -155,7 +165,7 @@ def pretty(body: bytes) -> Text:
         text = body.decode()
         lines = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
         if _exact(lines) == _exact(text):
-            return Text(screen.printable(lines))
+            return Text(printable(lines))
     except (ValueError, RecursionError):
         pass
     return screen.shown(body)
@@ -174,13 +184,13 @@ def parts_table(parts: Sequence[Part], reasons: Mapping[str, Text] | None = None
         of_message: whether they are of one message.
     """
     first = "operation" if of_message else "message"
-    table = screen.table(first, "outcome", "since", "why", right=(first, "since"))
+    table = screen.table(first, "outcome", "since", "why", right=(first, "since"), long=("why",))
     for each in parts:
         table.add_row(
             str(each.operation if of_message else each.failure),
             Text(each.outcome.word, style=_OUTCOMES.get(each.outcome, "")),
             screen.age(each.at),
-            Text(screen.printable(each.reason)) if each.reason else (reasons or {}).get(each.id, ""),
+            Text(one_line(each.reason)) if each.reason else (reasons or {}).get(each.id, ""),
         )
     return table
 
@@ -189,7 +199,8 @@ def note_lines(notes: Iterable[Note]) -> list[Text]:
     """Return notes."""
     return [
         Text.assemble(
-            (f"  {each.number} · {screen.age(each.at)} ago · {each.actor}: ", "dim"), screen.printable(each.text)
+            (f"  {each.number} · {screen.age(each.at)} ago · {one_line(each.actor, 100)}: ", "dim"),
+            screen.indented(printable(each.text)).lstrip(),
         )
         for each in notes
     ]
@@ -200,18 +211,11 @@ def note_lines(notes: Iterable[Note]) -> list[Text]:
 
 def bar(progress: Progress, width: int) -> Text:
     """Return an operation's figures as a bar of signs."""
-    cells = _shares([_count(progress, name) for name, _, _ in SEGMENTS], width)
+    cells = _shares([int(getattr(progress, name)) for name, _, _ in SEGMENTS], width)
     told = Text(no_wrap=True)
     for (_, sign, style), many in zip(SEGMENTS, cells, strict=True):
         told.append(sign * many, style)
     return told
-
-
-def _count(progress: Progress, name: str) -> int:
-    """Return one of the figures; done is what nobody waits to hear of: archived, or closed by a person since."""
-    if name != "done":
-        return int(getattr(progress, name))
-    return progress.forwarded - progress.succeeded - progress.failed_again - progress.waiting
 
 
 def _shares(counts: list[int], width: int) -> list[int]:
@@ -230,7 +234,7 @@ def legend(progress: Progress) -> Text:
     """Return the figures that are not 0, each with its sign in the bar."""
     told = Text()
     for name, sign, style in SEGMENTS:
-        if many := _count(progress, name):
+        if many := int(getattr(progress, name)):
             told.append("  " if told else "")
             told.append(f"{sign} ", style)
             told.append(f"{_WORDS.get(name, name)} {many:,}")
@@ -240,8 +244,8 @@ def legend(progress: Progress) -> Text:
 def operations_table(operations: Sequence[Operation]) -> Table:
     """Return operations, one a line."""
     right = ("operation", "asked", "total", "sent", "failed", "left")
-    table = screen.table("operation", "does", "state", "asked", *right[2:], "filter", right=right)
-    table.columns[-1].no_wrap = False
+    columns = ("operation", "does", "state", "asked", *right[2:], "filter")
+    table = screen.table(*columns, right=right, long=("filter",))
     for each in operations:
         figures = each.progress
         table.add_row(
@@ -252,7 +256,7 @@ def operations_table(operations: Sequence[Operation]) -> Table:
             *(f"{many:,}" for many in (figures.total, figures.forwarded)),
             _alarming(figures.failed + figures.failed_again),
             f"{figures.remaining:,}",
-            Text(screen.printable(filter_text(each.plan)), no_wrap=True, overflow="ellipsis"),
+            Text(one_line(filter_text(each.plan)), no_wrap=True, overflow="ellipsis"),
         )
     return table
 
@@ -291,21 +295,31 @@ def trail_lines(entries: Sequence[AuditEntry]) -> list[Text]:
     """Return the audit trail: who did what, and below it why and what came of it."""
     lines: list[Text] = []
     for each in entries:
-        told = Text.assemble((f"{screen.age(each.at):>6} ago  ", "dim"), (each.action, "bold"), f" {each.subject}")
-        told.append(f"  by {each.actor}" if each.actor else "", "dim")
-        why_told = f" ({each.reason})" if each.reason else ""
-        told.append(f"\n            {each.outcome}{why_told}", "red" if each.outcome.startswith("refused") else "")
-        told.plain = screen.printable(told.plain)
+        what = (one_line(each.action), "bold")
+        told = Text.assemble((f"{screen.age(each.at):>6} ago  ", "dim"), what, f" {one_line(each.subject)}")
+        told.append(f"  by {one_line(each.actor)}" if each.actor else "", "dim")
+        why_told = f" ({one_line(each.reason)})" if each.reason else ""
+        outcome, style = one_line(each.outcome), "red" if each.outcome.startswith("refused") else ""
+        told.append(f"\n            {outcome}{why_told}", style)
         lines.append(told)
     return lines
 
 
-def foreseen(found: DryRun, verb: str = "would be sent to") -> list[Text]:
-    """Return what an operation would find."""
-    lines = [Text(f"{found.matched:,} match, {found.free:,} are free to go")]
-    lines += [Text(f"  {many:,} {verb} {screen.printable(to)}") for to, many in found.by_destination.items()]
-    if found.taken:
-        lines.append(Text(f"{found.taken:,} are in the hands of operation {found.blocking}: they are left alone"))
+def foreseen(found: DryRun, verb: str, span: str = "") -> list[Text]:
+    """Return what an operation would find.
+
+    Args:
+        found: that.
+        verb: what would be done, if anything is sent.
+        span: between which instants messages must have failed.
+    """
+    matches, free = wording.verb(found.matched, "matches"), wording.verb(found.free, "is")
+    lines = [Text(f"{found.matched:,} {matches}, {found.free:,} {free} free to go")]
+    lines += [Text(f"  failed {span}")] if span else []
+    lines += [Text(f"  {many:,} {verb} {one_line(to)}") for to, many in found.by_destination.items()]
+    if found.holders:
+        left = f"{found.taken:,} {wording.verb(found.taken, 'is')} left alone"
+        lines.append(Text(f"{left}: {in_the_way(found.holders, again='--again')}"))
     if found.unknown_ids:
         lines.append(Text(unknown(found.unknown_ids)))
     return lines
@@ -313,10 +327,4 @@ def foreseen(found: DryRun, verb: str = "would be sent to") -> list[Text]:
 
 def unknown(ids: Sequence[str]) -> str:
     """Return a sentence about ids that nothing has."""
-    return f"{len(ids):,} {'id is' if len(ids) == 1 else 'ids are'} unknown: {some(ids)}"
-
-
-def some(texts: Sequence[str], most: int = 3) -> str:
-    """Return the first few of many."""
-    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
-    return ", ".join(map(screen.printable, texts[:most])) + more
+    return f"{wording.count(len(ids), 'id')} {wording.verb(len(ids), 'is')} unknown: {wording.some(ids)}"

@@ -6,10 +6,9 @@ SQLite file and nothing else is enough, and a service that is there already is n
 """
 
 import asyncio
-import signal
 from collections import deque
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import typer
@@ -17,10 +16,12 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from redrive.cli import screen, telling
+from redrive.cli import screen, telling, wording
+from redrive.cli.exit_status import ExitStatus
+from redrive.cli.interrupts import first_interrupt
 from redrive.cli.ledgers import Desk
-from redrive.cli.refusing import Status
 from redrive.clock import utc
+from redrive.printable import one_line
 from redrive.recovery import MessagesEjected, Operation, OperationState, RecoveryFault
 from redrive.telemetry import Event
 
@@ -36,12 +37,14 @@ class Watch:
         desk: recovery.
         wait: seconds without word of a message that was sent, after which nobody waits for more.
         is_interrupted: whether somebody wants to stop watching.
+        others: how many other processes serve, when last looked at.
         done: how much was done at which time, of late.
     """
 
     desk: Desk
     wait: float
     is_interrupted: bool = False
+    others: int = 0
     done: "deque[tuple[float, int]]" = field(default_factory=deque)
 
     async def until_over(self, number: int) -> Operation:
@@ -49,27 +52,37 @@ class Watch:
         service = asyncio.create_task(self.desk.recovery.run())
         console = screen.err()
         try:
-            with self._shown(console) as live:
-                console.print(f"operation {number}; Ctrl-C stops watching, not the operation", style="dim")
+            self.others = await self._others()
+            with self._shown(console) as live, first_interrupt() as interrupt:
+                screen.hint(f"operation {number}; {self._after_an_interrupt(number)}")
                 operation = await self.desk.recovery.operation(number, newcomers=False)
                 async for operation in self.desk.recovery.follow(number, every=_LOOK_EVERY_S, until_heard=self.wait):
                     live.update(self._drawn(operation, await self._pace(operation), console.width))
-                    if self.is_interrupted or operation.state is OperationState.PAUSED:
+                    if interrupt.is_set or operation.state is OperationState.PAUSED:
                         break
                     if service.done():
                         service.result()
+                self.is_interrupted = interrupt.is_set
+                self.others = await self._others() if interrupt.is_set else self.others
                 return operation
         finally:
             self.desk.recovery.stop()
             service.cancel()
             await asyncio.gather(service, return_exceptions=True)
 
+    async def _others(self) -> int:
+        """Return how many processes serve beside this one."""
+        services = await self.desk.recovery.services()
+        return sum(each.session != self.desk.recovery.session for each in services)
+
+    def _after_an_interrupt(self, number: int) -> str:
+        if self.others:
+            return f"after Ctrl-C {wording.count(self.others, 'other process')} {_goes_on(self.others)} with it"
+        return f"nobody else serves: after Ctrl-C it waits for redrive operations watch {number}"
+
     @contextmanager
     def _shown(self, console: Console) -> Generator[Live]:
-        """Show a bar, to people only; the first Ctrl-C stops watching, a second one everything."""
-        loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError, RuntimeError, ValueError):  # not on Windows, not in a thread
-            loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        """Show a bar, to people only."""
         live = Live(console=console, transient=True, auto_refresh=False, screen=False)
         self.desk.tally.shown_by = lambda event: _tell(console, event)
         try:
@@ -80,13 +93,6 @@ class Watch:
                 yield _Refreshing(live)  # type: ignore[misc]  # it does the one thing that is asked of it
         finally:
             self.desk.tally.shown_by = None
-            with suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.remove_signal_handler(signal.SIGINT)
-
-    def _interrupt(self) -> None:
-        if self.is_interrupted:
-            raise KeyboardInterrupt
-        self.is_interrupted = True
 
     def _drawn(self, operation: Operation, pace: str, columns: int) -> Group:
         width = max(10, min(60, columns - 36))
@@ -131,7 +137,7 @@ class _Refreshing:
 
 def _tell(console: Console, event: Event) -> None:
     if isinstance(event, RecoveryFault | MessagesEjected):
-        console.print(Text(screen.printable(str(event)), style="yellow"), soft_wrap=True)
+        console.print(Text(str(event), style="yellow"), soft_wrap=True)
 
 
 # --- the end of it
@@ -144,19 +150,19 @@ def conclude(operation: Operation, watch: Watch | None, *, as_json: bool) -> Non
     else:
         tell(operation)
     if watch is not None and watch.is_interrupted:
-        _tell_ways_on(operation)
-        raise typer.Exit(int(Status.INTERRUPTED))
+        _tell_ways_on(operation, watch.others)
+        raise typer.Exit(int(ExitStatus.INTERRUPTED))
     if operation.state in (OperationState.PAUSED, OperationState.CANCELLED):
-        raise typer.Exit(int(Status.STOPPED))
+        raise typer.Exit(int(ExitStatus.STOPPED))
     if watch is not None and operation.progress.failed + operation.progress.failed_again:
-        raise typer.Exit(int(Status.NOT_ALL))
+        raise typer.Exit(int(ExitStatus.NOT_ALL))
 
 
 def tell(operation: Operation) -> None:
     """Print an operation's state, its bar, its figures, and what to do next."""
     console, figures, number = screen.out(), operation.progress, operation.number
     head = Text.assemble(f"operation {number} ({operation.plan.kind.value}) is ", telling.state(operation))
-    head.append(f": {screen.printable(operation.told)}" if operation.told else "")
+    head.append(f": {one_line(operation.told)}" if operation.told else "")
     console.print(head, soft_wrap=True)
     if figures.total:
         share = f"  {figures.total - figures.remaining:,} of {figures.total:,}"
@@ -175,7 +181,7 @@ def _next_steps(operation: Operation) -> list[str]:
     if bad:
         lines.append(f"what did not go through: redrive operations show {number} --outcome {','.join(bad)}")
     if operation.state is OperationState.SCHEDULED and operation.plan.not_before is not None:
-        when = f"{operation.plan.not_before:%Y-%m-%d %H:%M:%S} UTC"
+        when = wording.instant(operation.plan.not_before)
         lines.append(f"begins at {when}; somebody has to be at work by then: redrive operations run")
     if operation.state is OperationState.PAUSED:
         lines.append(f"go on: redrive operations resume {number}   give up: redrive operations cancel {number}")
@@ -184,12 +190,19 @@ def _next_steps(operation: Operation) -> list[str]:
     return lines
 
 
-def _tell_ways_on(operation: Operation) -> None:
+def _goes_on(others: int) -> str:
+    return "goes on" if others == 1 else "go on"
+
+
+def _tell_ways_on(operation: Operation, others: int) -> None:
     if operation.is_over:
         return
     number = operation.number
+    state = "nobody else serves, so nothing more is sent until somebody goes on with it"
+    if others:
+        state = f"{wording.count(others, 'other process')} {_goes_on(others)} with it"
     screen.err().print(
-        f"stopped watching; operation {number} is safe, and goes on when somebody works on it\n"
+        f"stopped watching operation {number}: {state}\n"
         f"  go on      redrive operations watch {number}\n"
         f"  let it be  redrive operations pause {number}\n"
         f"  give up    redrive operations cancel {number}",

@@ -5,7 +5,7 @@ Nothing here goes by the time that a failure is stamped with: whoever stamped it
 that nobody has seen is news; the tag says of which copy, and what has become of that copy's part says what it means.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from redrive.recovery.records import Arrival
@@ -51,6 +51,8 @@ class Folded:
         last: the arrival that is the last failure now; None: that is still the one it was.
         earlier: arrivals that came late: they failed before the last one.
         failed_again: the operations that learn from it that their copy failed, each with what it failed with.
+        untagged: a failure without a tag, if there was one. A message just like the copies that are on their way has
+            failed, and nobody can tell which it was: so no copy that was sent before can resolve the message any more.
     """
 
     record: Record
@@ -58,6 +60,7 @@ class Folded:
     last: Arrival | None = None
     earlier: tuple[Arrival, ...] = ()
     failed_again: Mapping[int, Arrival] = field(default_factory=dict[int, Arrival])
+    untagged: Arrival | None = None
 
 
 def belongs(arrival: Arrival, record: Record) -> bool:
@@ -79,28 +82,19 @@ def untagged(arrival: Arrival) -> Arrival:
     return replace(arrival, tag=None, failure=replace(arrival.failure, operation=None))
 
 
-def fold(record: Record, arrivals: Iterable[Arrival]) -> Folded:
-    """Add failures of one message to its record, in whatever order they come."""
-    folded = Folded(record=record, is_new=())
-    for arrival in arrivals:
-        folded = add(folded, arrival)
-    return folded
-
-
 def add(folded: Folded, arrival: Arrival) -> Folded:
     """Add one failure to the record of the message that it belongs to."""
     record, failure = folded.record, arrival.failure
     if record.knows(failure.key):
         return replace(folded, is_new=(*folded.is_new, False))
-    operation = _operation(record, arrival)
+    operation = None if arrival.tag is None or arrival.tag.is_edited else arrival.tag.operation
     is_current = _is_current(record, arrival)
     # only a tag tells the order for sure; without one it goes by what the failure says, which is for people to read
     is_last = (is_current and arrival.tag is not None) or failure.failed_at.timestamp() >= record.failed_at
     grown = _grown(record, arrival, is_last=is_last)
     if is_current:
         grown = replace(grown, status=changed(MESSAGES, record.status, MessageEvent.FAIL))
-    if operation is not None:
-        grown = _failed_in(grown, operation)
+    grown = replace(grown, claim=None, outcomes={}) if operation is None else _failed_in(grown, operation)
     earlier = folded.earlier
     if not is_last:
         earlier = (*earlier, arrival)
@@ -112,14 +106,8 @@ def add(folded: Folded, arrival: Arrival) -> Folded:
         last=arrival if is_last else folded.last,
         earlier=earlier,
         failed_again=folded.failed_again if operation is None else {**folded.failed_again, operation: arrival},
+        untagged=arrival if operation is None else folded.untagged,
     )
-
-
-def _operation(record: Record, arrival: Arrival) -> int | None:
-    """Return the operation whose copy has failed; without a tag it is the one that has the message now."""
-    if arrival.tag is None or arrival.tag.is_edited:
-        return record.claim
-    return arrival.tag.operation
 
 
 def _is_current(record: Record, arrival: Arrival) -> bool:
@@ -149,10 +137,7 @@ def _grown(record: Record, arrival: Arrival, *, is_last: bool) -> Record:
 
 def _failed_in(record: Record, operation: int) -> Record:
     """Note that the copy of an operation has failed, which spends its tag and ends its claim."""
-    outcome = record.outcomes.get(operation)
-    if outcome is None:
-        return replace(record, claim=None)
-    after = {**record.outcomes, operation: changed(PARTS, outcome, PartEvent.FAIL)}
+    after = {**record.outcomes, operation: changed(PARTS, record.outcomes[operation], PartEvent.FAIL)}
     return replace(record, outcomes=after, claim=None if record.claim == operation else record.claim)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What a person asks for, and how far it has come: plans, operations, their figures. Pure: no I/O, no clock."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from redrive import duration
 from redrive.errors import InvalidSetting
+from redrive.printable import one_line
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import ENDED, SENT, MessageEvent, OperationState, Outcome
 from redrive.recovery.transform import Transform
@@ -146,7 +147,10 @@ Counts: TypeAlias = Mapping[Outcome, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an operation is. ``total = forwarded + skipped + failed + cancelled + remaining``, always.
+    """How far an operation is.
+
+    ``total = forwarded + skipped + failed + cancelled + remaining``, and
+    ``forwarded = succeeded + failed_again + waiting + closed + superseded + done``, always.
 
     Attributes:
         total: the messages that matched when it was requested.
@@ -158,6 +162,9 @@ class Progress:
         succeeded: of those forwarded, how many were confirmed.
         failed_again: how many failed again.
         waiting: how many nothing was heard of yet.
+        closed: how many a person resolved or archived before anything was heard of them.
+        superseded: how many a later operation sent once more, as nothing was heard of them.
+        done: how many were archived, restored or resolved by the operation, which sends nothing.
     """
 
     total: int = 0
@@ -169,6 +176,9 @@ class Progress:
     succeeded: int = 0
     failed_again: int = 0
     waiting: int = 0
+    closed: int = 0
+    superseded: int = 0
+    done: int = 0
 
     @property
     def share(self) -> float:
@@ -193,6 +203,9 @@ def progress(matched: int, counts: Counts) -> Progress:
         succeeded=counts.get(Outcome.SUCCEEDED, 0),
         failed_again=counts.get(Outcome.FAILED_AGAIN, 0),
         waiting=counts.get(Outcome.FORWARDED, 0),
+        closed=counts.get(Outcome.CLOSED, 0),
+        superseded=counts.get(Outcome.SUPERSEDED, 0),
+        done=counts.get(Outcome.DONE, 0),
     )
 
 
@@ -242,6 +255,52 @@ class Operation:
         return self.state in ENDED
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """An operation that has messages which another one wants.
+
+    Attributes:
+        operation: its number.
+        state: how far it is.
+        count: how many of the messages it has: on their way, or sent and not heard of yet.
+        actor: who asked for it.
+    """
+
+    operation: int
+    state: OperationState
+    count: int
+    actor: str = ""
+
+
+def in_the_way(holders: Sequence[Holder], *, again: str = "again=True") -> str:
+    """Say which operations have messages that somebody wants, and the way out.
+
+    Args:
+        holders: the operations, at least one.
+        again: what to say to have those sent once more that were sent and not heard of.
+    """
+    told = [f"operation {each.operation} ({_state_and_actor(each)})" for each in holders[:_MOST_NAMED]]
+    if len(holders) > _MOST_NAMED:
+        told.append(f"{len(holders) - _MOST_NAMED:,} more")
+    who = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+    count = sum(each.count for each in holders)
+    what = "this one" if count == 1 else f"these {count:,}"
+    if all(each.state in ENDED for each in holders):
+        heard = "nothing was heard of it yet" if count == 1 else "nothing was heard of them yet"
+        return f"{who} sent {what}, and {heard}; {again} sends {'it' if count == 1 else 'them'} once more"
+    way_out = "wait for it, or cancel it" if len(holders) == 1 else "wait for those under way, or cancel them"
+    if all(each.state is OperationState.PAUSED for each in holders):
+        way_out = "resume it, or cancel it" if len(holders) == 1 else "resume them, or cancel them"
+    return f"{who} {'has' if len(holders) == 1 else 'have'} {what}; {way_out}"
+
+
+_MOST_NAMED: Final = 5
+
+
+def _state_and_actor(holder: Holder) -> str:
+    return holder.state.word + (f", requested by {one_line(holder.actor, 100)}" if holder.actor else "")
+
+
 class Verdict(Enum):
     """What is to be done after the canaries."""
 
@@ -267,9 +326,3 @@ def judge(canary: Canary, counts: Counts, silent_s: float) -> tuple[Verdict, str
     if silent_s >= canary.patience and not counts.get(Outcome.PENDING, 0):
         return Verdict.STOP, f"nothing was heard of {unheard} of the first messages for {canary.patience:g} s"
     return Verdict.WAIT, ""
-
-
-def chunk(rate: float) -> tuple[int, float]:
-    """Return how many messages go at a time at a rate, and seconds until the next: no second ever sees more."""
-    at_once = max(1, int(rate / 10))
-    return at_once, at_once / rate if rate < 1 else 1 / int(rate / at_once)

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 from redrive import duration
 from redrive.broker import Broker
 from redrive.clock import pause, utc
-from redrive.errors import FailureNotFound, TransformFailed
-from redrive.recovery.lane import load
+from redrive.errors import FailureNotFound, InvalidSetting, TransformFailed
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.plan import Canary, Kind, Operation, Plan
 from redrive.recovery.records import (
@@ -30,6 +29,7 @@ from redrive.recovery.records import (
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import Outcome, Status
 from redrive.recovery.transform import Transform, diff
+from redrive.recovery.transformer import Transformer, TransformSettings
 
 Chosen: TypeAlias = Filter | str | Sequence[str]
 """Which failed messages: a filter, the text of one, or a list of ids."""
@@ -81,9 +81,10 @@ class Preview:
 class Reader:
     """What can be seen of failed messages and operations."""
 
-    def __init__(self, broker: Broker, ledger: Ledger) -> None:
+    def __init__(self, broker: Broker, ledger: Ledger, transforms: TransformSettings | None = None) -> None:
         self._broker = broker
         self._ledger = ledger
+        self._transforms = transforms or TransformSettings()
 
     # --- failed messages
 
@@ -102,8 +103,8 @@ class Reader:
 
     async def export(self, chosen: Chosen = "") -> AsyncIterator[FailedDetail]:
         """Return everything about failed messages, one by one."""
-        after = 0
-        while page := await self.failed(chosen, after=after, limit=PAGE):
+        after, wanted = 0, self._filter(chosen)  # ages count from now, not from each page
+        while page := await self.failed(wanted, after=after, limit=PAGE):
             for each in page:
                 detail = await self._ledger.show(each.id)
                 if detail is not None:
@@ -166,7 +167,7 @@ class Reader:
         """Say what ``recover``, or another kind of operation, would find, and do nothing."""
         plan, malformed = await self._plan(chosen, how)
         if kind is not Kind.RECOVER:
-            plan = Plan(kind=kind, filter=plan.filter)
+            plan = Plan(kind=kind, filter=plan.filter, limit=plan.limit)
         found = await self._ledger.dry_run(plan)
         return found if not malformed else _with_unknown(found, malformed)
 
@@ -175,11 +176,12 @@ class Reader:
         shown = await self.failed(chosen, limit=sample)
         messages = await self._ledger.contents([each.number for each in shown]) if shown else []
         previews: list[Preview] = []
-        for each, message in zip(shown, messages, strict=True):
-            try:
-                previews.append(Preview(each.id, diff(message, transform.apply(message, load))))
-            except TransformFailed as error:
-                previews.append(Preview(each.id, (), error.reason))
+        async with Transformer(self._transforms) as transformer:
+            for each, message in zip(shown, messages, strict=True):
+                try:
+                    previews.append(Preview(each.id, diff(message, await transformer.apply(transform, message))))
+                except TransformFailed as error:
+                    previews.append(Preview(each.id, (), error.reason))
         return previews
 
     # --- operations
@@ -261,10 +263,11 @@ class Reader:
 
     def _filter_and_malformed(self, chosen: Chosen) -> tuple[Filter, tuple[str, ...]]:
         """Return a filter, and what was given as an id and can be none. No ids are nobody, not everybody."""
+        now = utc(self._broker.clock.time())
         if isinstance(chosen, Filter):
-            return chosen, ()
+            return chosen.at(now), ()
         if isinstance(chosen, str):
-            return Filter.parse(chosen, now=utc(self._broker.clock.time())), ()
+            return Filter.parse(chosen, now=now), ()
         ids = [each for each in chosen if isinstance(each, str) and _ID.fullmatch(each)]
         malformed = tuple(str(each) for each in chosen if each not in ids)
         return Filter(status=frozenset(Status), ids=tuple(ids) or (NOBODY,)), malformed
@@ -276,8 +279,11 @@ class Reader:
             wanted = replace(wanted, status=frozenset({Status.UNRESOLVED, Status.RETRY_ISSUED}))
         if canary is not None and not isinstance(canary, Canary):
             canary = Canary(count=canary)
+        if isinstance(at, datetime) and at.tzinfo is None:
+            raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
         if at is not None and not isinstance(at, datetime):
             at = utc(await self._ledger.now() + duration.seconds("at", at, zero=True))
+        self._transforms.check(how.get("transform"))
         plan = Plan(
             filter=wanted,
             limit=how.get("limit"),

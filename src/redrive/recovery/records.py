@@ -11,7 +11,7 @@ from typing import Any
 from redrive.broker.message import Message, Received
 from redrive.errors import InvalidSetting
 from redrive.recovery.fingerprint import Group
-from redrive.recovery.plan import Plan
+from redrive.recovery.plan import Holder, Plan
 from redrive.recovery.states import BatchState, OperationState, Outcome, Status
 from redrive.recovery.tags import Tag
 from redrive.recovery.vocabulary import Failure
@@ -404,6 +404,7 @@ class DryRun:
         free: those of them that it would get.
         taken: those that an operation has already.
         blocking: the oldest of the operations that have them.
+        holders: all of the operations that have them, the oldest first.
         by_destination: how many would go where.
         unknown_ids: ids that no failed message has.
     """
@@ -412,5 +413,6 @@ class DryRun:
     free: int
     taken: int = 0
     blocking: int | None = None
+    holders: Sequence[Holder] = ()
     by_destination: Mapping[str, int] = field(default_factory=dict[str, int])
     unknown_ids: Sequence[str] = ()

@@ -14,18 +14,19 @@ from redrive.broker.delivery import random_id
 from redrive.broker.lifecycle import is_dead_letter_queue
 from redrive.clock import pause, utc
 from redrive.errors import InvalidSetting, MessageError, OperationConflict, UsageError
+from redrive.printable import one_line
 from redrive.recovery.events import MessageSetAside, OperationChanged
 from redrive.recovery.ingest import Classifier, Ingester, with_dead_letters
-from redrive.recovery.lane import load
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.plan import Kind, Operation, Plan
 from redrive.recovery.reading import PAGE, Chosen, How, Reader
 from redrive.recovery.records import Ask, AuditEntry, FailedMessage, Note, SetAside, check_words, storable
 from redrive.recovery.selection import Filter
-from redrive.recovery.service import Service, ServiceSettings
+from redrive.recovery.service import Service, ServiceSettings, Step
 from redrive.recovery.states import OperationEvent, OperationState, Status
 from redrive.recovery.tools import Tools
 from redrive.recovery.transform import Transform
+from redrive.recovery.transformer import Transformer
 from redrive.telemetry import Event, report
 
 T = TypeVar("T")
@@ -79,7 +80,8 @@ class Recovery(Reader):
         chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
-        super().__init__(broker, ledger)
+        settings = settings or ServiceSettings()
+        super().__init__(broker, ledger, settings.transforms)
         self._report: Callable[[Event], None] = partial(report, on_event=on_event)
         tools = Tools(broker=broker, ledger=ledger, new_id=new_id, chance=chance, report=self._report)
         self._told = () if events_queue is None else (events_queue,)
@@ -90,7 +92,7 @@ class Recovery(Reader):
             events_queue=events_queue,
             error_queues=[queue for queue in read if not is_dead_letter_queue(queue)],
         )
-        self._service = Service(tools, self._ingester, sources=read, settings=settings or ServiceSettings())
+        self._service = Service(tools, self._ingester, sources=read, settings=settings)
 
     async def __aenter__(self) -> Self:
         await self._ledger.open()
@@ -131,8 +133,8 @@ class Recovery(Reader):
         """Read all failures that are there now; False if there were none."""
         return await self._service.ingest()
 
-    async def step(self) -> bool:
-        """Do everything there is to do now, and return; False if there was nothing to do for this process."""
+    async def step(self) -> Step:
+        """Do everything that can be done now, and return: true if that was something, and when there is more to do."""
         return await self._service.step()
 
     # --- recovering
@@ -148,6 +150,7 @@ class Recovery(Reader):
         """
 
         async def request() -> Operation:
+            _check_stated(chosen)
             plan, malformed = await self._plan(chosen, how)
             return await self._request(plan, malformed, how, asked=_asked(chosen, how))
 
@@ -169,7 +172,8 @@ class Recovery(Reader):
             )
             if found.summary.status is not Status.UNRESOLVED and not is_repeated:
                 raise await self._not_editable(found.summary)
-            transform.apply(found.message, load)
+            async with Transformer(self._transforms) as transformer:
+                await transformer.apply(transform, found.message)
             plan = Plan(filter=Filter(ids=(id,)), transform=transform, is_edit=True)
             return await self._request(plan, (), who, asked=_asked(id, {"transform": transform}))
 
@@ -179,20 +183,20 @@ class Recovery(Reader):
         if failed.status is not Status.RETRY_ISSUED or failed.operation is None:
             return InvalidSetting("id", failed.id, f"is {failed.status.word}; restore it first")
         actor = (await self._ledger.operation(failed.operation)).actor
-        who = f", requested by {actor}," if actor else ""
+        who = f", requested by {one_line(actor, 100)}," if actor else ""
         return OperationConflict(failed.operation, f"has sent it already{who} and nothing was heard of it yet")
 
-    async def archive(self, chosen: Chosen, **who: Unpack[Who]) -> Operation:
+    async def archive(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
         """Put messages away that nobody needs; they are kept for as long as ``sweep`` allows."""
-        return await self._settle(Kind.ARCHIVE, chosen, who)
+        return await self._settle(Kind.ARCHIVE, chosen, limit, who)
 
-    async def restore(self, chosen: Chosen, **who: Unpack[Who]) -> Operation:
+    async def restore(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
         """Make messages unresolved again that were archived or resolved."""
-        return await self._settle(Kind.RESTORE, chosen, who)
+        return await self._settle(Kind.RESTORE, chosen, limit, who)
 
-    async def resolve(self, chosen: Chosen, **who: Unpack[Who]) -> Operation:
+    async def resolve(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
         """Note that messages need no recovery, or that those that were sent have been handled."""
-        return await self._settle(Kind.RESOLVE, chosen, who)
+        return await self._settle(Kind.RESOLVE, chosen, limit, who)
 
     # --- operations
 
@@ -299,10 +303,12 @@ class Recovery(Reader):
 
     # --- inside
 
-    async def _settle(self, kind: Kind, chosen: Chosen, who: Mapping[str, Any]) -> Operation:
+    async def _settle(self, kind: Kind, chosen: Chosen, limit: int | None, who: Mapping[str, Any]) -> Operation:
         async def request() -> Operation:
+            _check_stated(chosen)
             wanted, malformed = self._filter_and_malformed(chosen)
-            return await self._request(Plan(kind=kind, filter=wanted), malformed, who, asked=_asked(chosen, {}))
+            asked = _asked(chosen, {} if limit is None else {"limit": limit})
+            return await self._request(Plan(kind=kind, filter=wanted, limit=limit), malformed, who, asked=asked)
 
         return await self._audited(kind.value, _subject(chosen), who, request())
 
@@ -365,13 +371,21 @@ def _checked(classifiers: Mapping[str, Classifier] | None) -> Mapping[str, Class
     return classifiers or {}
 
 
+def _check_stated(chosen: Chosen) -> None:
+    """Refuse an empty text: a variable that happens to be empty must not stand for everything."""
+    if isinstance(chosen, str) and not chosen.strip():
+        raise InvalidSetting("chosen", chosen, "must say which messages; 'status:unresolved' is every unresolved one")
+
+
 def _subject(chosen: Chosen) -> str:
     return f"filter:{chosen}" if isinstance(chosen, str | Filter) else f"{len(chosen)} ids"
 
 
 def _asked(chosen: Chosen, how: Mapping[str, Any]) -> str:
     """Return what a request looks like: the same for the same words, also where these mean another instant by now."""
-    words = str(chosen) if isinstance(chosen, str | Filter) else sorted(map(str, chosen))
+    words: str | list[str] = sorted(map(str, chosen)) if not isinstance(chosen, str | Filter) else str(chosen)
+    if isinstance(chosen, Filter) and chosen.written:
+        words = chosen.written
     told = {name: str(value) for name, value in how.items() if name not in ("actor", "reason", "key", "transform")}
     transform = how.get("transform")
     return json.dumps([words, told, None if transform is None else transform.to_json()], sort_keys=True)

@@ -4,26 +4,35 @@
 As a text it has terms with spaces between them. A message must fit every term, and one of the values in each::
 
     status:unresolved,archived queue:orders,billing type:order.* exception:ValueError group:ab12
-    failed>2026-11-01 failed<2026-11-02T10:00Z failed>2h attempts>=3 attempts<10 attempts:3
+    failed>2026-11-01 failed<2026-11-02T10:00Z age<2h age>30d attempts>=3 attempts<10 attempts:3
     id:0123456789abcdef0123456789abcdef message:order-17 operation:12 outcome:skipped,failed "no such customer"
 
-What is no term is text to look for; quotes are those of a shell. Dates without a zone are in UTC. ``failed>2h`` is in
-the last two hours, ``failed<2h`` before them. Without ``status:`` only unresolved messages are meant.
+What is no term is text to look for; quotes are those of a shell. Dates without a zone are in UTC. ``age<2h`` is in the
+last two hours, ``age>2h`` before them: dates, from the moment the text is read. Without ``status:`` only unresolved
+messages are meant.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn
 
-from redrive import duration
-from redrive.errors import InvalidFilter, InvalidSetting
+from redrive.errors import InvalidFilter, InvalidSetting, UsageError
+from redrive.recovery.filter_values import (
+    Check,
+    check_age,
+    check_instant,
+    check_number,
+    check_status,
+    check_text,
+    read_instant,
+    texts,
+    words,
+)
 from redrive.recovery.states import Outcome, Status
 
-_LONGEST_TEXT = 1_024
-_MOST_VALUES = 10_000
 _DATES = ("failed_from", "failed_until")
 
 _QUOTED = re.compile(r""""((?:[^"\\]|\\.)*)"|'([^']*)'""", re.DOTALL)
@@ -32,9 +41,7 @@ _VALUE = re.compile(rf"(?:{_QUOTED.pattern}|[^,\"'])+", re.DOTALL)
 _ESCAPED, _SPECIAL, _ESCAPE = re.compile(r'\\(["\\])'), re.compile(r'(["\\])'), r"\\\1"
 _KEY = re.compile(r"([A-Za-z][\w-]*)([<>]=|[:=<>])")
 _SIMPLE = re.compile(r"[\w.:*/+$-]+")
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL takes no NUL, no encoding half of a surrogate pair
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-_Check: TypeAlias = Callable[[str, object], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +113,15 @@ class Filter:
         text: what their headers, body or exception message have in them; the case of ASCII letters does not matter.
         failed_from: they failed for the last time then or later.
         failed_until: they failed for the last time before then.
+        age_min: they failed for the last time longer ago than that: seconds, a ``timedelta`` or a text such as ``30d``.
+        age_max: they failed for the last time not longer ago than that.
         attempts_min: how often they have failed at least.
         attempts_max: how often they have failed at most.
         ids: their own ids, any of these.
         message_ids: the ids that their senders gave them, any of these.
         operation: the operation that they are part of.
         outcomes: what became of them in it, any of these words.
+        written: the text it was read from, if it was: the same words are the same request, a moment later too.
     """
 
     status: frozenset[Status] = frozenset({Status.UNRESOLVED})
@@ -122,18 +132,27 @@ class Filter:
     text: str | None = None
     failed_from: datetime | None = None
     failed_until: datetime | None = None
+    age_min: float | None = None
+    age_max: float | None = None
     attempts_min: int | None = None
     attempts_max: int | None = None
     ids: tuple[str, ...] = ()
     message_ids: tuple[str, ...] = ()
     operation: int | None = None
     outcomes: tuple[str, ...] = ()
+    written: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
             object.__setattr__(self, name, check(name, getattr(self, name)))
         if self.failed_from and self.failed_until and self.failed_from >= self.failed_until:
             raise InvalidSetting("failed_until", str(self.failed_until), f"must be after {self.failed_from}")
+        for age, instant in _SAME.items():
+            if getattr(self, age) is not None and getattr(self, instant) is not None:
+                raise InvalidSetting(age, getattr(self, age), f"{instant} says it already")
+        if self.age_min is not None and self.age_max is not None and self.age_max <= self.age_min:
+            allowed = f"must be more than {self.age_min:g} s: nothing is older than that and younger than this"
+            raise InvalidSetting("age_max", self.age_max, allowed)
         if self.attempts_max is not None and self.attempts_max < (self.attempts_min or 0):
             raise InvalidSetting("attempts_max", self.attempts_max, f"must be {self.attempts_min} or more")
         if self.outcomes and self.operation is None:
@@ -145,21 +164,37 @@ class Filter:
 
         Args:
             text: the terms; none at all stand for every unresolved message.
-            now: what ``failed>2h`` is counted from.
+            now: what ages are counted from.
 
         Raises:
             InvalidFilter: it cannot be understood; the error says where and why.
         """
-        _check_instant("now", now)
-        return _Reader(text, now).read()
+        check_instant("now", now)
+        return _Reader(text).read().at(now, written=text)
+
+    def at(self, now: datetime, *, written: str | None = None) -> "Filter":
+        """Return the filter with instants in place of ages: what is old today is not what is old tomorrow.
+
+        Args:
+            now: what ages are counted from.
+            written: the text it was read from; None: what ``str`` says.
+        """
+        ages = {age: getattr(self, age) for age in _SAME if getattr(self, age) is not None}
+        if not ages and written is None:
+            return self
+        changes: dict[str, Any] = dict.fromkeys(ages)
+        changes |= {_SAME[age]: now - timedelta(seconds=many) for age, many in ages.items()}
+        settled = replace(self, **changes)
+        object.__setattr__(settled, "written", str(self) if written is None else written)
+        return settled
 
     def __str__(self) -> str:
         told = self.to_json()
-        return " ".join(term + _value_text(told[name]) for term, (name, _) in _TERMS.items() if name in told)
+        return " ".join(term + _value_text(name, told[name]) for term, (name, _) in _TERMS.items() if name in told)
 
     def to_json(self) -> dict[str, Any]:
         """Return what it says beyond the default, as JSON has it."""
-        told = ((each, getattr(self, each.name)) for each in fields(self))
+        told = ((each, getattr(self, each.name)) for each in fields(self) if each.init)
         return {each.name: _plain(value) for each, value in told if value != each.default}
 
     @classmethod
@@ -170,7 +205,12 @@ class Filter:
         for name in value:
             if name not in _CHECKS:
                 raise InvalidSetting("filter", name, f"is no key of a filter; {_instead(str(name), tuple(_CHECKS))}")
-        return cls(**{name: _read_instant(name, each) if name in _DATES else each for name, each in value.items()})
+        return cls(**{name: read_instant(name, each) if name in _DATES else each for name, each in value.items()})
+
+    def check_settled(self) -> None:
+        """Refuse ages: without a now they mean nothing."""
+        if self.age_min is not None or self.age_max is not None:
+            raise UsageError(f"the filter {str(self)!r} has an age; say what it is counted from: filter.at(now)")
 
     @property
     def type_patterns(self) -> tuple[Pattern, ...]:
@@ -184,6 +224,7 @@ class Filter:
 
     def matches(self, facts: Facts) -> bool:
         """Whether a failed message is meant. What the engines select is held against this."""
+        self.check_settled()
         return (
             facts.status in self.status
             and (not self.ids or facts.id in self.ids)
@@ -205,9 +246,8 @@ class Filter:
 class _Reader:
     """Reads the text of a filter, term by term."""
 
-    def __init__(self, text: str, now: datetime) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
-        self._now = now
         self._given: dict[str, Any] = {}
         self._places: dict[str, re.Match[str]] = {}
 
@@ -252,12 +292,12 @@ class _Reader:
 
     def _value(self, name: str, raw: str) -> object:
         text = _unquoted(raw)
-        if name == "text":
+        if name == "text" or name in _SAME:
             return text
         if name in ("attempts_min", "attempts_max", "operation"):
             return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
         if name in _DATES:
-            return _read_instant(name, text, self._now)
+            return read_instant(name, text)
         values = [found[0] for found in _VALUE.finditer(raw)]
         if not values or ",".join(values) != raw:
             raise InvalidSetting(name, raw, "a value is missing; write one, or several with commas between them")
@@ -265,6 +305,9 @@ class _Reader:
 
     def _put(self, name: str, value: object) -> None:
         _CHECKS[name](name, value)
+        for one, other in (*_SAME.items(), *((instant, age) for age, instant in _SAME.items())):
+            if name == one and other in self._given:
+                raise InvalidSetting(name, value, f"{_SIGNS[other]} says it already")
         if name in self._given:
             if name != "text" and not isinstance(value, list):
                 raise InvalidSetting(name, value, "this is said twice")
@@ -279,9 +322,11 @@ def _unquoted(raw: str) -> str:
     return _QUOTED.sub(lambda found: _ESCAPED.sub(r"\1", found[1]) if found[2] is None else found[2], raw)
 
 
-def _value_text(value: object) -> str:
-    texts = [str(each) for each in (value if isinstance(value, list) else [value])]
-    return ",".join(each if _SIMPLE.fullmatch(each) else f'"{_SPECIAL.sub(_ESCAPE, each)}"' for each in texts)
+def _value_text(name: str, value: object) -> str:
+    if name in _SAME:
+        return f"{value!r}s".replace(".0s", "s")
+    parts = [str(each) for each in (value if isinstance(value, list) else [value])]
+    return ",".join(each if _SIMPLE.fullmatch(each) else f'"{_SPECIAL.sub(_ESCAPE, each)}"' for each in parts)
 
 
 def _plain(value: object) -> object:
@@ -290,22 +335,6 @@ def _plain(value: object) -> object:
     if isinstance(value, frozenset):
         return ["any"] if len(value) == len(Status) else [each.word for each in sorted(value)]
     return list(value) if isinstance(value, tuple) else value
-
-
-def _read_instant(name: str, value: object, now: datetime | None = None) -> Any:  # noqa: ANN401 - or what it was
-    if not isinstance(value, str):
-        return value
-    allowed = "must be a date such as 2026-11-01 or 2026-11-01T10:00Z"
-    try:
-        found = datetime.fromisoformat(value)
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
-    except ValueError:
-        if now is None:
-            raise InvalidSetting(name, value, allowed) from None
-    try:
-        return now - timedelta(seconds=duration.seconds(name, duration.parse(name, value)))
-    except (InvalidSetting, OverflowError):
-        raise InvalidSetting(name, value, f"{allowed}, or a time before now such as 2h, up to a year") from None
 
 
 def _pattern(text: str, otherwise: Literal["exact", "last-part"]) -> Pattern:
@@ -321,71 +350,29 @@ def _instead(name: str, known: Collection[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
 
 
-def _check_text(name: str, value: object) -> str:
-    if isinstance(value, str) and 1 <= len(value) <= _LONGEST_TEXT and not _UNSTORABLE.search(value):
-        return value
-    raise InvalidSetting(name, value, f"must be a text of 1 to {_LONGEST_TEXT:,} characters, without NUL")
-
-
-def _texts(shape: str = ".+", allowed: str = "", tidy: Callable[[str], str] = str) -> _Check:
-    def check(name: str, value: object) -> tuple[str, ...]:
-        listed = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
-        if len(listed) > _MOST_VALUES:
-            raise InvalidSetting(name, f"{len(listed):,} values", f"must be {_MOST_VALUES:,} at most")
-        texts = sorted({tidy(_check_text(name, each)) for each in listed})
-        for each in texts:
-            if not re.fullmatch(shape, each, re.DOTALL):
-                raise InvalidSetting(name, each, f"must be {allowed}")
-        return tuple(texts)
-
-    return check
-
-
-def _words(known: Iterable[str]) -> _Check:
-    return _texts("|".join(known), f"one of {', '.join(known)}", lambda word: word.lower().replace("_", "-"))
-
-
-def _check_status(name: str, value: object) -> frozenset[Status]:
-    given = value if isinstance(value, Iterable) and not isinstance(value, str) else [value]
-    words = _words([*(each.word for each in Status), "any"])(name, [getattr(each, "word", each) for each in given])
-    return frozenset(each for each in Status if not words or "any" in words or each.word in words)
-
-
-def _check_instant(name: str, value: object) -> datetime | None:
-    try:
-        if value is None or (isinstance(value, datetime) and value.utcoffset() is not None):
-            return value and value.astimezone(UTC)
-    except OverflowError:  # the first and the last day of all have no UTC in some zones
-        pass
-    raise InvalidSetting(name, value, "must be a datetime with a zone, such as datetime(2026, 11, 1, tzinfo=UTC)")
-
-
-def _check_number(name: str, value: object) -> object:
-    highest = 2**63 - 1 if name == "operation" else 2**31 - 1  # what the engines' columns hold
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= highest):
-        return value
-    raise InvalidSetting(name, value, f"must be a whole number from 0 to {highest:,}")
-
-
-_NAMES = _texts(r"[^*]*\*?", "a name, with a * at its end only")
-_TERMS: dict[str, tuple[str, _Check]] = {
-    "status:": ("status", _check_status),
-    "queue:": ("queues", _texts()),
-    "group:": ("groups", _texts()),
+_NAMES = texts(r"[^*]*\*?", "a name, with a * at its end only")
+_TERMS: dict[str, tuple[str, Check]] = {
+    "status:": ("status", check_status),
+    "queue:": ("queues", texts()),
+    "group:": ("groups", texts()),
     "type:": ("types", _NAMES),
     "exception:": ("exceptions", _NAMES),
-    "failed>=": ("failed_from", _check_instant),
-    "failed<": ("failed_until", _check_instant),
-    "attempts>=": ("attempts_min", _check_number),
-    "attempts<=": ("attempts_max", _check_number),
-    "id:": ("ids", _texts("[0-9a-f]{32}", "32 hexadecimal characters", str.lower)),
-    "message:": ("message_ids", _texts()),
-    "operation:": ("operation", _check_number),
-    "outcome:": ("outcomes", _words([each.word for each in Outcome])),
-    "text:": ("text", lambda name, value: value if value is None else _check_text(name, value)),
+    "failed>=": ("failed_from", check_instant),
+    "failed<": ("failed_until", check_instant),
+    "age>": ("age_min", check_age),
+    "age<": ("age_max", check_age),
+    "attempts>=": ("attempts_min", check_number),
+    "attempts<=": ("attempts_max", check_number),
+    "id:": ("ids", texts("[0-9a-f]{32}", "32 hexadecimal characters", str.lower)),
+    "message:": ("message_ids", texts()),
+    "operation:": ("operation", check_number),
+    "outcome:": ("outcomes", words([each.word for each in Outcome])),
+    "text:": ("text", lambda name, value: value if value is None else check_text(name, value)),
 }
 _MEANINGS = {term: [(name, 0)] for term, (name, _) in _TERMS.items()} | {
     "failed>": [("failed_from", 0)],
+    "age>=": [("age_min", 0)],
+    "age<=": [("age_max", 0)],
     "attempts>": [("attempts_min", 1)],
     "attempts<": [("attempts_max", -1)],
     "attempts:": [("attempts_min", 0), ("attempts_max", 0)],
@@ -393,3 +380,6 @@ _MEANINGS = {term: [(name, 0)] for term, (name, _) in _TERMS.items()} | {
 """The settings that a term stands for, and how far they are from the number that is written."""
 _KEYS = tuple(dict.fromkeys(term.rstrip(":<>=") for term in _TERMS))
 _CHECKS = dict(_TERMS.values())
+_SIGNS = {name: term for term, (name, _) in _TERMS.items()}
+_SAME = {"age_min": "failed_until", "age_max": "failed_from"}
+"""The instant that an age stands for."""

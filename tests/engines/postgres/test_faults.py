@@ -14,6 +14,7 @@ import redrive
 from redrive.broker import QueueSettings, Send
 from redrive.engines.postgres import PostgresEngine
 from redrive.errors import EngineUnavailable, InvalidSetting, RedriveError, StorageReadOnly
+from redrive.retry import Fixed, retry
 from redrive.worker import Context, Worker
 from tests.engines.postgres.breaking import DEAD, ORDERS, UNAVAILABLE, message, opened, outcome, until_it_answers
 from tests.postgres.server import NEEDS_PASSWORD, database_of, run_sql, url_of
@@ -29,6 +30,11 @@ async def engine(breakable_url):
 # --- a server that goes away
 
 
+# A worker that has tried in vain four times waits for 30 seconds.
+until_it_is_back = retry(on=EngineUnavailable, policy=Fixed(0.05, max_attempts=1_600), deadline=None)
+
+
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 async def test_a_worker_comes_back_after_a_restart_and_no_attempt_is_used_up(breakable_postgres, breakable_url, mode):
     deliveries, started, may_end = [], asyncio.Event(), asyncio.Event()
@@ -52,7 +58,7 @@ async def test_a_worker_comes_back_after_a_restart_and_no_attempt_is_used_up(bre
             await asyncio.to_thread(breakable_postgres.start)
             names = [f"{number}" for number in range(20)]
             await until_it_answers.call_async(broker.send_many, ORDERS, names)
-            await until_it_answers.call_async(is_empty, broker)
+            await until_it_is_back.call_async(is_empty, broker)
             worker.stop()
         assert sorted(deliveries) == sorted((name, 1, 1) for name in ["slow", *names])
         assert await broker.peek(DEAD) == []
@@ -130,9 +136,10 @@ async def test_a_server_without_a_free_connection_says_so(breakable_url):
 
 async def test_a_statement_that_takes_too_long_is_an_error_and_changes_nothing(breakable_url):
     database = database_of(breakable_url)
-    run_sql(breakable_url, f"ALTER DATABASE {database} SET statement_timeout = '200ms'")
+    async with opened(breakable_url) as patient:
+        await patient.declare(ORDERS, QueueSettings())
+    run_sql(breakable_url, f"ALTER DATABASE {database} SET statement_timeout = '1s'")
     async with opened(breakable_url) as engine:
-        await engine.declare(ORDERS, QueueSettings())
         blocker = await asyncpg.connect(breakable_url)
         async with blocker.transaction():
             await blocker.execute("LOCK TABLE redrive.messages")

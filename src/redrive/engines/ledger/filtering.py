@@ -26,6 +26,7 @@ class Condition(NamedTuple):
 
 def condition(chosen: Filter) -> Script[Condition]:
     """Return the condition of a filter; the names of exceptions that it may mean are looked up first."""
+    chosen.check_settled()
     found = Condition("TRUE", [])
     if chosen.status != frozenset(Status):  # as literals: indexes are for certain statuses
         numbers = sorted(int(each) for each in chosen.status)

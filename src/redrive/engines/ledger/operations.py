@@ -8,12 +8,14 @@ from typing import Any
 from redrive.clock import utc
 from redrive.engines.ledger.failures import part_of
 from redrive.engines.ledger.filtering import Condition, condition
+from redrive.engines.ledger.leases import check
 from redrive.engines.ledger.notes import write_audit
 from redrive.engines.ledger.recording import next_change
 from redrive.engines.ledger.script import Row, Script, Sql, listed
 from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
-from redrive.recovery.plan import LARGEST_BATCH, Kind, Operation, Plan, progress
-from redrive.recovery.records import NOBODY, Ask, DryRun, Part
+from redrive.printable import one_line
+from redrive.recovery.plan import LARGEST_BATCH, Holder, Kind, Operation, Plan, in_the_way, progress
+from redrive.recovery.records import NOBODY, Ask, DryRun, Lease, Part, storable
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import (
     CLAIMS,
@@ -122,7 +124,7 @@ def _check_free(plan: Plan) -> Script[None]:
     )
     if rows:
         number, kind, actor = rows[0]
-        who = f", requested by {actor}" if actor else ""
+        who = f", requested by {one_line(actor, 100)}" if actor else ""
         what = "the same" if kind == plan.kind.value else f"{kind} with the same messages"
         raise OperationConflict(number, f"is doing {what}{who}; wait for it, or cancel it")
 
@@ -150,26 +152,32 @@ def _matched(plan: Plan) -> Script[int]:
     return matched if plan.limit is None else min(plan.limit, matched)
 
 
-def _taken(plan: Plan) -> Script[tuple[int, int | None]]:
-    """Return how many of the messages an operation has that does not let go of them, and which."""
+def _holders(plan: Plan) -> Script[list[Holder]]:
+    """Return the operations that have some of the messages and do not let go of them."""
     found = yield from condition(plan.filter)
     holding = _holding(plan) if Status.RETRY_ISSUED in plan.filter.status else f"({int(Outcome.PENDING)})"
     rows = yield Sql(
-        "SELECT count(*), min(p.operation) FROM @.parts p JOIN @.failures f ON f.number = p.failure"
-        f" WHERE {_CLAIMED} AND p.outcome IN {holding} AND {found.text}",
+        "SELECT h.operation, h.many, o.state, o.actor FROM (SELECT min(p.operation) AS operation, count(*) AS many"
+        " FROM @.parts p JOIN @.failures f ON f.number = p.failure"
+        f" WHERE {_CLAIMED} AND p.outcome IN {holding} AND {found.text}"
+        # the plus keeps SQLite from reading all parts in the order of their operations
+        " GROUP BY +p.operation) h JOIN @.operations o ON o.number = h.operation ORDER BY h.operation",
         found.values,
     )
-    return rows[0][0], rows[0][1]
+    return [
+        Holder(operation=number, count=many, state=OperationState(state), actor=actor)
+        for number, many, state, actor in rows
+    ]
 
 
 def _check_not_all_taken(plan: Plan, matched: int) -> Script[None]:
     """Refuse an operation that would get nothing, because another has it all."""
-    taken, blocking = yield from _taken(plan)
-    is_all = not matched if plan.limit is not None else taken >= matched
-    if is_all and blocking is not None:
-        rows = yield Sql("SELECT actor FROM @.operations WHERE number = ?", [blocking])
-        who = f", requested by {rows[0][0]}" if rows and rows[0][0] else ""
-        raise OperationConflict(blocking, f"has {'it' if taken == 1 else f'all {taken}'} already{who}; wait for it")
+    holders = yield from _holders(plan)
+    is_all = not matched if plan.limit is not None else sum(each.count for each in holders) >= matched
+    if is_all and holders:
+        first = holders[0].operation
+        problem = in_the_way(holders).removeprefix(f"operation {first} ")
+        raise OperationConflict(first, problem, operations=tuple(each.operation for each in holders))
 
 
 def _unknown_ids(chosen: Filter) -> Script[list[str]]:
@@ -183,13 +191,14 @@ def _unknown_ids(chosen: Filter) -> Script[list[str]]:
 def dry_run(_now: float, plan: Plan) -> Script[DryRun]:
     """Say what an operation would find."""
     matched = yield from _matched(plan)
-    taken, blocking = yield from _taken(plan)
+    holders = yield from _holders(plan)
     by_destination = yield from _by_destination(plan)
     return DryRun(
         matched=matched,
         free=sum(by_destination.values()),
-        taken=taken,
-        blocking=blocking,
+        taken=sum(each.count for each in holders),
+        blocking=holders[0].operation if holders else None,
+        holders=holders,
         by_destination=by_destination,
         unknown_ids=(yield from _unknown_ids(plan.filter)),
     )
@@ -343,6 +352,17 @@ def move(now: float, number: int, to: OperationState, told: str = "") -> Script[
     )
     if to in ENDED:
         yield Sql("DELETE FROM @.leases WHERE name = ?", [f"operation/{number}"])
+
+
+def halt(now: float, lease: Lease, number: int, told: str) -> Script[bool]:
+    """Pause an operation that cannot be worked on, whatever its plan says; False if it is not under way."""
+    yield from check(now, lease)
+    to = OPERATIONS.get(((yield from _state_of(number)), OperationEvent.PAUSE))
+    if to is None:
+        return False
+    yield from move(now, number, to, storable(told))
+    yield from write_audit(now, "", "halt", f"operation:{number}", storable(told), to.word)
+    return True
 
 
 def set_rate(now: float, number: int, rate: float | None, *, actor: str = "") -> Script[Operation]:

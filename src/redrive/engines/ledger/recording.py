@@ -79,6 +79,7 @@ def record(now: float, arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
     yield from _store_more(changed, change)
     yield from _store_contents(added, changed, ids)
     yield from _store_failed_again(changed, now)
+    yield from _store_untagged(changed, now)
     yield from _store_edits(fresh, change, now)
     return [Recorded(id_, is_new) for id_, is_new in zip(homes, news, strict=True)]
 
@@ -294,9 +295,21 @@ def _store_failed_again(changed: Mapping[int, Folded], now: float) -> Script[Non
     )
 
 
+def _store_untagged(changed: Mapping[int, Folded], now: float) -> Script[None]:
+    """Let no copy that was sent before resolve a message that has failed without a tag since."""
+    for number, each in changed.items():
+        if each.untagged is not None:
+            yield Sql(
+                f"UPDATE @.parts SET outcome = {_FAILED}, at = ?, reason = ? WHERE failure = ?"
+                f" AND outcome IN {_MAY_FAIL} AND operation IN (SELECT number FROM @.operations)",
+                [now, _said(each.untagged), number],
+            )
+
+
+_FAILED, _MAY_FAIL = int(target(PARTS, PartEvent.FAIL)), listed(sources(PARTS, PartEvent.FAIL))
 _FAILED_AGAIN = (
-    f"UPDATE @.parts SET outcome = {int(target(PARTS, PartEvent.FAIL))}, at = ?, reason = ?"
-    f" WHERE operation = ? AND failure = ? AND outcome IN {listed(sources(PARTS, PartEvent.FAIL))}"
+    f"UPDATE @.parts SET outcome = {_FAILED}, at = ?, reason = ?"
+    f" WHERE operation = ? AND failure = ? AND outcome IN {_MAY_FAIL}"
 )
 
 

@@ -127,7 +127,7 @@ _POSTGRES_WORDS = {
     "?": "${0}",
     "contains": """position(lower(${0}::text COLLATE "C") IN lower({1} COLLATE "C")) > 0""",
     # as LATIN1 any byte is a letter, but for 0: bytes that have one are compared in octal, where 303 may be an é
-    "within": """CASE WHEN position('\\000'::bytea IN {1}) = 0
+    "within": """CASE WHEN position(decode('00', 'hex') IN {1}) = 0
         THEN position(lower(convert_from(convert_to(${0}::text, 'UTF8'), 'LATIN1') COLLATE "C")
             IN lower(convert_from({1}, 'LATIN1') COLLATE "C")) > 0
         ELSE position(lower(encode(convert_to(${0}::text, 'UTF8'), 'escape') COLLATE "C")

@@ -17,8 +17,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import asyncpg
 
 from redrive.clock import Clock, pause, system_clock
-from redrive.engines.postgres import faults
+from redrive.engines.postgres import faults, grants, session_settings
 from redrive.engines.postgres.driver import Connection, Row
+from redrive.engines.postgres.session_settings import as_needed, begin
 from redrive.errors import EngineBusy, EngineUnavailable, RedriveError, UsageError
 
 T = TypeVar("T")
@@ -28,9 +29,6 @@ TRIES = 5
 
 _BROKEN_RULE = "23"
 """The class of errors of constraints; the broker's own tables break none."""
-
-# A machine that freezes in the middle of a transaction must not keep what it holds from everybody else for hours.
-_BEGIN = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '60s'; "
 
 _PATIENCE_S = 30.0
 """How long an outcome is asked for while the server does not answer."""
@@ -78,11 +76,13 @@ class Database:
         self._numbers = count(1)
         self._outstanding: set[int] = set()
         self._pool: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closing = False
         self.where = _without_password(url)
 
     async def open(self) -> None:
         """Prepare to connect, when there is something to do."""
+        self.check_loop()
         if self._pool is not None:
             raise UsageError(f"{self.where} is open already")
         self._is_closing = False
@@ -91,6 +91,8 @@ class Database:
                 self.url,
                 min_size=0,  # with a floor, the pool would try to restore it, loudly, while the server is away
                 max_size=self._pool_size,
+                connection_class=session_settings.Connection,
+                init=self._ask_defaults,
                 reset=_nothing,
                 timeout=10,
                 command_timeout=60,
@@ -99,6 +101,19 @@ class Database:
             )
         except (*faults.Trouble, ValueError) as error:
             raise faults.translated(error, self.where) from error
+        self._loop = asyncio.get_running_loop()
+
+    def check_loop(self) -> None:
+        """See that the caller is in the event loop to which the connections belong."""
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise UsageError(
+                f"{self.where} was opened in another event loop, and its connections cannot be used in this one: open"
+                " a broker in each, with async with connect(...) as broker inside the coroutine that asyncio.run runs,"
+                " or use connect_blocking, which works in every thread"
+            )
+
+    async def _ask_defaults(self, connection: Connection) -> None:
+        await connection.ask_defaults(self.url)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -110,7 +125,7 @@ class Database:
             except faults.Trouble:  # whoever still has a connection does not get to keep the program
                 self._pool.terminate()
             finally:
-                self._pool = None
+                self._pool = self._loop = None
 
     @property
     def now(self) -> float | None:
@@ -127,6 +142,7 @@ class Database:
         """Return a connection, to be given back with ``release``."""
         if self._pool is None or self._is_closing:
             raise UsageError(f"{self.where} is not open; use it inside: async with connect(...) as broker")
+        self.check_loop()
         try:
             return await self._pool.acquire(timeout=self._acquire_timeout)
         except TimeoutError as error:
@@ -162,19 +178,20 @@ class Database:
             is_good = True
         except faults.Trouble as error:
             is_good = isinstance(error, asyncpg.PostgresError) and not faults.is_connection_lost(error)
-            raise faults.translated(error, self.where) from error
+            raise await self.told(error) from error
         finally:
             await self.release(connection, is_good=is_good)
 
     async def read(self, statement: str, *values: object) -> list[Row]:
         """Read something; once more if the connection was lost, as one that was idle may have been for long."""
-        return await self.until_done(lambda: self._lent(lambda lent: lent.fetch(self.sql(statement), *values)))
+        return await self.until_done(lambda: self.lent(lambda lent: _fetched(lent, self.sql(statement), values)))
 
     async def view(self, do: Callable[[Any], Awaitable[T]]) -> T:
         """Read several things as they were at one moment; once more if the connection was lost."""
-        return await self.until_done(lambda: self._lent(lambda lent: _in_one_view(lent, do)))
+        return await self.until_done(lambda: self.lent(lambda lent: _in_one_view(lent, do)))
 
-    async def _lent(self, do: Callable[[Any], Awaitable[T]]) -> T:
+    async def lent(self, do: Callable[[Any], Awaitable[T]]) -> T:
+        """Do something with a connection; raise ``Again`` if it came to nothing, as the connection was lost."""
         connection = await self.acquire()
         is_good = False
         try:
@@ -185,13 +202,33 @@ class Database:
             raise
         except faults.Trouble as error:
             is_good = not faults.is_connection_lost(error)
-            if is_good:
-                raise faults.translated(error, self.where) from error
+            if is_good and not faults.is_worth_repeating(error):
+                raise await self.told(error) from error
             raise Again(error) from error
         else:
             return result
         finally:
             await self.release(connection, is_good=is_good)
+
+    async def told(self, error: BaseException) -> RedriveError:
+        """Return the error to raise for one of the driver's; of a right that is missing it says which."""
+        if faults.sqlstate(error) != grants.DENIED:
+            return faults.translated(error, self.where)
+        try:
+            alone = await self.connect_alone()
+        except RedriveError:
+            return faults.translated(error, self.where)
+        try:
+            return UsageError(f"{self.where}: {await grants.explained(alone, self.schema)} ({error})")
+        finally:
+            await self.dismiss(alone)
+
+    async def dismiss(self, alone: Connection) -> None:
+        """Close a connection that is beside the pool."""
+        try:
+            await alone.close(timeout=5)
+        except faults.Trouble:
+            alone.terminate()
 
     async def until_done(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Make an attempt, and another one whenever it came to nothing through no fault of its own."""
@@ -221,7 +258,7 @@ class Database:
             result: Any = None
             try:
                 await connection.execute(
-                    self.sql(f"{_BEGIN}{settings}INSERT INTO @.receipts VALUES ({self.writer}, {number})")
+                    self.sql(f"{begin(connection)}{settings}INSERT INTO @.receipts VALUES ({self.writer}, {number})")
                 )
                 result = await do(connection)
                 is_committing = True
@@ -244,7 +281,7 @@ class Database:
                 elif faults.is_connection_lost(error) or faults.is_worth_repeating(error):
                     raise Again(error) from error
                 else:
-                    raise faults.translated(error, self.where) from error
+                    raise await self.told(error) from error
             finally:
                 await self.release(connection, is_good=is_good)
         return result  # type: ignore[no-any-return]  # what do returned
@@ -258,12 +295,14 @@ class Database:
         began, wait = self.clock.monotonic(), 0.05
         while True:
             try:
-                async with self.connection() as connection:
+                async with self.connection() as connection, as_needed(connection):
                     return await self._receipt(connection, number)
             except EngineUnavailable as error:
                 if self.clock.monotonic() - began > _PATIENCE_S:
                     told = "the connection was lost during a commit, and the server cannot be asked what became of it"
-                    raise EngineUnavailable(f"{self.where}: {told}; it may have been done") from error
+                    unknown = EngineUnavailable(f"{self.where}: {told}; it may have been done")
+                    unknown.may_be_done = True
+                    raise unknown from error
             await pause(self.clock, wait)
             wait = min(1.0, wait * 2)
 
@@ -284,8 +323,14 @@ class Database:
         await connection.execute(self.sql("DELETE FROM @.receipts WHERE at < now() - interval '1 day'"))  # of the dead
 
 
+async def _fetched(connection: Connection, statement: str, values: tuple[object, ...]) -> list[Row]:
+    async with as_needed(connection):
+        found: list[Row] = await connection.fetch(statement, *values)
+    return found
+
+
 async def _in_one_view(connection: Connection, do: Callable[[Any], Awaitable[T]]) -> T:
-    await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + PLANNED)
+    await connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {connection.settings}{PLANNED}")
     try:
         return await do(connection)
     finally:

@@ -32,11 +32,12 @@ from redrive.engines.ledger.script import Script, run_postgres
 from redrive.engines.postgres import faults
 from redrive.engines.postgres.database import PLANNED, TRIES, Database, Theirs, is_lost
 from redrive.engines.postgres.driver import Connection, Row
-from redrive.engines.postgres.exchange import ApplyAsk, LockAsk, queue_of
+from redrive.engines.postgres.exchange import MOST_AT_ONCE, ApplyAsk, LockAsk, check_session_id, queue_of
 from redrive.engines.postgres.groups import Groups
+from redrive.engines.postgres.holders import Holders, There
 from redrive.engines.postgres.listener import Listener
-from redrive.engines.postgres.queues import Queue, Queues, settings_of
-from redrive.engines.postgres.schema import migrate
+from redrive.engines.postgres.queues import Queue, Queues, check_findable, is_text, settings_of
+from redrive.engines.postgres.schema import QUOTE, migrate
 from redrive.engines.postgres.store import COLUMNS, Store
 from redrive.engines.postgres.tidying import Tidying
 from redrive.engines.postgres.within import call_within
@@ -50,10 +51,14 @@ from redrive.errors import (
 )
 
 T = TypeVar("T")
+F = TypeVar("F", list[Received], SessionLock | None)
 
 
 _LOOK_EVERY_S = 1.0
 """How long a message from another process may wait for a receiver in this one when a hint was lost."""
+
+_LOOKS = 4
+"""How often somebody who finds nothing, though something is there, looks again: others may be quicker every time."""
 
 _ORDINARY = frozenset((Send, Complete))
 
@@ -81,8 +86,7 @@ class PostgresEngine:
         statement_cache_size: int = 100,
         clock: Clock = system_clock,
     ) -> None:
-        if not schema or not {"\0", "'"}.isdisjoint(schema) or len(schema.encode()) > 63:
-            raise InvalidSetting("schema", schema, "must be the name of a schema, 1 to 63 bytes, without quotes")
+        _check_schema(schema)
         if pool_size < 2:
             raise InvalidSetting("pool_size", pool_size, "must be 2 or more: groups of calls have one to themselves")
         quoted = '"' + schema.replace('"', '""') + '"'
@@ -99,6 +103,7 @@ class PostgresEngine:
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
         self._listener = Listener(self._database, self._hints.wake)
         self._tidying = Tidying(self._database)
+        self._holders = Holders(self._database)
         self._giving_back: set[asyncio.Future[None]] = set()
         self._groups = Groups(self._database, self._queues, self._tidying, self._giving_back, self._tell)
         self._looked_at = -math.inf
@@ -124,9 +129,12 @@ class PostgresEngine:
 
     async def close(self) -> None:
         """Finish what was accepted, and disconnect."""
+        self._database.check_loop()
         await self._hints.close()
         await self._groups.finish()
-        await asyncio.gather(*self._giving_back, *self._under_way, return_exceptions=True)
+        while self._giving_back or self._under_way:  # what is under way may find that its caller has left
+            await asyncio.gather(*self._giving_back, *self._under_way, return_exceptions=True)
+        await self._holders.close()
         await self._listener.close()
         await self._groups.let_go(is_good=True)
         await self._database.close()
@@ -155,6 +163,8 @@ class PostgresEngine:
 
     async def inspect(self, name: str | None = None) -> list[QueueInfo]:
         """Describe queues."""
+        if name is not None:
+            check_findable(name)
         rows = await self._database.read(_INSPECT, name)
         if name is not None and not rows:
             raise QueueNotFound(name)
@@ -193,6 +203,8 @@ class PostgresEngine:
     async def _apply_within(self, connection: object, effects: Sequence[Effect]) -> list[Outcome]:
         if not _ORDINARY.issuperset(map(type, effects)):
             raise UsageError("only Send and Complete can be part of a transaction of yours")
+        for effect in effects:
+            check_findable(queue_of(effect))
         needed = {queue_of(effect) for effect in effects}
         for _ in range(TRIES):
             await self._queues.load(self._database.read, needed)
@@ -227,15 +239,53 @@ class PostgresEngine:
         max_bytes: int | None = None,
     ) -> list[Received]:
         """Lock the next messages that are ready."""
+        most = min(stored.bounded(limit), MOST_AT_ONCE)
         if max_bytes is not None:
-            rows = await self._database.read(_SIZES, queue, limit, self._database.now)
-            limit = stored.fitting([row[0] for row in rows], limit, max_bytes)
+            check_findable(queue)
+            rows = await self._database.read(_SIZES, queue, most, self._database.now)
+            most = stored.fitting([row[0] for row in rows], most, max_bytes)
         if session is None:
-            return await self._groups.submit(LockAsk(queue, limit, self._give_back, delete=delete))
+
+            def ask() -> Coroutine[Any, Any, list[Received]]:
+                return self._groups.submit(LockAsk(queue, most, self._give_back, delete=delete))
+
+            return await self._found(ask, lambda: self._is_there(queue))
         if session.queue != queue:
             raise SessionLost(queue, session.session_id)
-        token = next(self._groups.tokens)
-        return await self._lock_alone(lambda store: store.lock_next(session, limit, token, delete=delete))
+
+        def ask_session() -> Coroutine[Any, Any, list[Received]]:
+            token = next(self._groups.tokens)
+            return self._lock_alone(lambda store: store.lock_next(session, most, token, delete=delete))
+
+        return await self._found(ask_session, lambda: self._holders.let_go(queue, session=session.session_id))
+
+    async def _found(
+        self, ask: Callable[[], Coroutine[Any, Any, F]], is_there: Callable[[], Coroutine[Any, Any, There]]
+    ) -> F:
+        """Ask for something; say that nothing is there only when that is so, or it is in other hands for long."""
+        for _ in range(_LOOKS):
+            found = await ask()
+            there = There.NOTHING if found else await is_there()
+            if there is There.NOTHING:
+                return found
+            if there is There.HELD:
+                break
+        return await ask()
+
+    async def _is_there(self, queue: str) -> There:
+        """Say whether there is something to receive in a queue in which nothing was found."""
+        number = await self._number(queue)
+        start = self._tidying.began_at.get(number, 0)
+        there = await self._holders.let_go(queue, start=start)
+        if there is There.NOTHING and start:
+            self._tidying.look_again()
+            return There.NOTHING if self._tidying.head(number) else There.SOMETHING
+        return there
+
+    async def _number(self, queue: str) -> int:
+        if not self._queues.knows(queue):
+            await self._queues.load(self._database.read, [queue])
+        return self._queues.get(queue).id
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
         """Lock deferred messages by their numbers."""
@@ -255,8 +305,16 @@ class PostgresEngine:
 
     async def lock_session(self, queue: str, session_id: str | None) -> SessionLock | None:
         """Lock a session."""
-        token = next(self._groups.tokens)
-        return await self._alone(lambda store: store.lock_session(queue, session_id, token))
+        if session_id is not None:
+            check_session_id(session_id)
+
+        def ask() -> Coroutine[Any, Any, SessionLock | None]:
+            token = next(self._groups.tokens)
+            return self._lock_alone(lambda store: store.lock_session(queue, session_id, token))
+
+        if session_id is not None:
+            return await ask()
+        return await self._found(ask, lambda: self._holders.let_go(queue))
 
     async def renew_session(self, session: SessionLock) -> SessionLock:
         """Lengthen a session's lock."""
@@ -271,10 +329,11 @@ class PostgresEngine:
         self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
     ) -> list[Received]:
         """Look at messages in order of their numbers."""
+        check_findable(queue)
         chosen = list(State) if states is None else list(states)
         rows: list[Row] = []
         if chosen:
-            rows = await self._database.read(_peek(chosen), queue, max(0, min(start, 2**63 - 1)), limit)
+            rows = await self._database.read(_peek(chosen), queue, stored.nearest(start), stored.bounded(limit))
         if not rows and not await self._database.read("SELECT FROM @.queues WHERE name = $1", queue):
             raise QueueNotFound(queue)
         return [_seen(row, queue) for row in rows]
@@ -283,13 +342,15 @@ class PostgresEngine:
         """Do a bounded amount of what nobody has asked for yet."""
         if waited_for := self._hints.queues:
             await self._alone(lambda store: store.note_use(waited_for))
-        done = await self._tidying.tidy(limit)
+        done = await self._tidying.tidy(min(stored.bounded(limit), MOST_AT_ONCE))
         if done.queues_deleted:
             self._queues.forget_all()
         return done
 
     async def wait(self, queue: str, seconds: float) -> None:
         """Wait for a hint that something may be ready."""
+        check_findable(queue)
+        self._database.check_loop()
         self._listener.listen()
         await self._hints.wait(queue, seconds)
 
@@ -321,7 +382,7 @@ class PostgresEngine:
         return result
 
     async def _lock_alone(self, do: Callable[[Store], Awaitable[T]]) -> T:
-        """Lock messages; a caller who is cancelled meanwhile gives back what he would have got."""
+        """Lock messages or a session; for a caller who is cancelled meanwhile, what was locked is given back."""
         locking = self._finished(self._alone(do))
         try:
             return await asyncio.shield(locking)
@@ -330,10 +391,12 @@ class PostgresEngine:
             raise
 
     def _give_back_result(self, locking: "asyncio.Future[Any]") -> None:
-        if locking.cancelled() or locking.exception() is not None or not isinstance(locking.result(), list):
+        if locking.cancelled() or locking.exception() is not None:
             return
-        locks = [one.lock for one in locking.result() if one.lock is not None]
-        if locks:
+        locked = locking.result()
+        if isinstance(locked, SessionLock):
+            self._give_back_by(self._alone(lambda store: store.release_session(locked)))
+        elif isinstance(locked, list) and (locks := [one.lock for one in locked if one.lock is not None]):
             self._give_back(locks)
 
     def _finished(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
@@ -345,7 +408,10 @@ class PostgresEngine:
 
     def _give_back(self, locks: list[Lock]) -> None:
         """Unlock messages whose receiver was cancelled before it got them."""
-        giving = asyncio.ensure_future(self._alone(lambda store: store.unlock(locks)))
+        self._give_back_by(self._alone(lambda store: store.unlock(locks)))
+
+    def _give_back_by(self, doing: Coroutine[Any, Any, None]) -> None:
+        giving = asyncio.ensure_future(doing)
         self._giving_back.add(giving)
         giving.add_done_callback(self._given_back)
 
@@ -367,6 +433,7 @@ class PostgresEngine:
 
     async def _look(self, queues: Sequence[str]) -> tuple[bool, float | None]:
         """Say when the next message comes due; whether others have changed anything is only known by asking."""
+        began = self._clock.time()  # what is left is left from then on: later it would be less, and found too late
         # finished even if nobody waits any more: a statement that is broken off costs its connection
         reading = self._finished(self._database.read(_NEXT_DUE, list(queues), self._database.now))
         ((left,),) = await asyncio.shield(reading)
@@ -374,7 +441,17 @@ class PostgresEngine:
         is_time = self._clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
         if is_time:
             self._looked_at = self._clock.monotonic()
-        return is_time, None if left is None else self._clock.time() + left
+        return is_time, None if left is None else began + left
+
+
+def _check_schema(schema: str) -> None:
+    """See that PostgreSQL and our scripts can take the name of a schema."""
+    if not schema or not is_text(schema) or "'" in schema or len(schema.encode()) > 63:
+        raise InvalidSetting("schema", schema, "must be the name of a schema, 1 to 63 bytes, without quotes")
+    if schema.startswith("pg_"):
+        raise InvalidSetting("schema", schema, "must not begin with pg_: PostgreSQL keeps such names for itself")
+    if QUOTE in schema:
+        raise InvalidSetting("schema", schema, f"must not have {QUOTE} in it, which is how our functions are quoted")
 
 
 # Those that are ready, and those that a receive brings in because their time has come.

@@ -12,7 +12,7 @@ from redrive.broker.message import Lock, Received
 from redrive.engines import stored
 from redrive.engines.dealing import deal
 from redrive.engines.postgres.lane import Ask
-from redrive.engines.postgres.queues import Queue
+from redrive.engines.postgres.queues import Queue, is_text
 from redrive.errors import InvalidMessage, RedriveError, SessionRequired
 
 _PLACE, _DUE, _DELIVERY_COUNT, _SEQUENCE, _MESSAGE = 0, 1, 2, 3, slice(3, 10)
@@ -21,6 +21,9 @@ _PLACE, _DUE, _DELIVERY_COUNT, _SEQUENCE, _MESSAGE = 0, 1, 2, 3, slice(3, 10)
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _LONGEST_SESSION_BYTES = 2_000
 """What fits into an entry of an index."""
+
+MOST_AT_ONCE = 1_000_000
+"""How many messages one call locks; whoever wants more gets fewer, and asks again."""
 
 
 class ApplyAsk(Ask[list[Outcome]]):
@@ -33,9 +36,9 @@ class ApplyAsk(Ask[list[Outcome]]):
         self.effects = effects
 
     @property
-    def queues(self) -> set[str]:
+    def queues(self) -> list[str]:
         """The names of the queues it has to do with."""
-        return {queue_of(effect) for effect in self.effects}
+        return [queue_of(effect) for effect in self.effects]
 
     @property
     def size(self) -> int:
@@ -60,9 +63,9 @@ class LockAsk(Ask[list[Received]]):
         self._give_back = give_back
 
     @property
-    def queues(self) -> set[str]:
+    def queues(self) -> list[str]:
         """The names of the queues it has to do with."""
-        return {self.queue}
+        return [self.queue]
 
     def abandoned(self, result: list[Received]) -> None:
         """Give back what was locked for a caller who is gone."""
@@ -84,11 +87,19 @@ class Outgoing(NamedTuple):
     body: bytes
 
 
+def check_session_id(session_id: str) -> None:
+    """See that PostgreSQL can store a session's name."""
+    if not is_text(session_id):
+        raise InvalidMessage("session_id", session_id, "must be valid Unicode without a NUL character")
+    if len(session_id.encode()) > _LONGEST_SESSION_BYTES:
+        raise InvalidMessage("session_id", session_id, f"must be at most {_LONGEST_SESSION_BYTES:,} bytes here")
+
+
 def outgoing(effect: Send, queue: Queue) -> Outgoing:
     """Return what is stored of a message, if its queue takes it."""
     message, settings = effect.message, queue.settings
-    if settings.requires_session and len((message.session_id or "").encode()) > _LONGEST_SESSION_BYTES:
-        raise InvalidMessage("session_id", message.session_id, f"must be at most {_LONGEST_SESSION_BYTES:,} bytes here")
+    if settings.requires_session and message.session_id is not None:
+        check_session_id(message.session_id)
     properties = stored.checked_properties(message, queue.name, settings)
     ttl = settings.default_ttl
     if message.ttl is not None:
@@ -183,7 +194,7 @@ class Exchange:
             place = self._places[queue.name, ask.delete] = _Place(queue, ask.delete)
             self.queues[queue.id] = self.used[queue.id] = queue
         place.asks.append(ask)
-        place.limit += ask.limit
+        place.limit = min(place.limit + ask.limit, MOST_AT_ONCE)
 
     def values(self, used: list[int]) -> list[object]:
         """Return the arguments of the database function, from the removals on."""

@@ -16,6 +16,9 @@ from redrive.errors import (
 LOCK_LOST, QUEUES_CHANGED = "RD001", "RD002"
 """What our own functions raise, as SQLSTATE."""
 
+_ENDED = frozenset(("57P01", "57P02", "57P03", "57P05", "25P03", "25P04"))
+"""How a server ends connections: shutting down or starting, or after idling or taking too long by its settings."""
+
 _SERIALIZATION, _DEADLOCK = "40001", "40P01"
 
 _EXACT: dict[str, tuple[type[RedriveError], str]] = {
@@ -27,7 +30,7 @@ _EXACT: dict[str, tuple[type[RedriveError], str]] = {
     "28P01": (UsageError, "the password is wrong"),
     "28000": (UsageError, "the server does not let this user in; see its pg_hba.conf"),
     "3D000": (UsageError, "there is no such database; create it first"),
-    "42501": (UsageError, "the user may not do that; grant it CREATE on the database, or make it own the schema"),
+    "42501": (UsageError, "the user may not do that; see the page about PostgreSQL for the grants it needs"),
     "3F000": (UsageError, "the schema is gone; open the broker again to create it"),
     "42P01": (UsageError, "a table is missing; was the schema dropped? Open the broker again to create it"),
     "42883": (UsageError, "a function is missing; is that connection one to the broker's own database?"),
@@ -45,6 +48,11 @@ _CLASSES: dict[str, tuple[type[RedriveError], str]] = {
     "08": (EngineUnavailable, "the connection is gone"),
     "57": (EngineUnavailable, "the server is shutting down or starting"),
     "53": (EngineUnavailable, "the server is short of something"),
+    # what the same call will never do, however often it is tried
+    "0A": (UsageError, "this server cannot do that"),
+    "22": (UsageError, "a value is none that PostgreSQL can store or compare; correct what was given"),
+    "42": (UsageError, "the schema is not as this Redrive made it; was it changed by hand?"),
+    "54": (UsageError, "a value is larger than PostgreSQL can take; make it smaller"),
 }
 
 Trouble = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
@@ -59,7 +67,7 @@ def sqlstate(error: BaseException) -> str:
 def is_connection_lost(error: BaseException) -> bool:
     """Say whether an error leaves it open what became of the statement, as the connection is gone."""
     if isinstance(error, asyncpg.PostgresError):
-        return sqlstate(error)[:2] == "08" or sqlstate(error) in ("57P01", "57P02", "57P03", "25P03")
+        return sqlstate(error)[:2] == "08" or sqlstate(error) in _ENDED
     return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError)
 
 

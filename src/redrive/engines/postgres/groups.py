@@ -18,6 +18,7 @@ from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.exchange import Exchange
 from redrive.engines.postgres.lane import Ask, Lane
 from redrive.engines.postgres.queues import Queues, Uses
+from redrive.engines.postgres.session_settings import as_needed
 from redrive.engines.postgres.store import COLUMNS
 from redrive.engines.postgres.tidying import Tidying
 from redrive.errors import LockLost, RedriveError
@@ -71,6 +72,7 @@ class Groups:
 
     def submit(self, ask: Ask[T]) -> Coroutine[Any, Any, T]:
         """Have something done with the next group; return what came of it, to be awaited."""
+        self._database.check_loop()
         return self._lane.submit(ask)
 
     async def finish(self) -> None:
@@ -134,15 +136,16 @@ class Groups:
         database = self._database
         began = database.clock.monotonic()
         used = self.uses.worth_noting(exchange.used.values())
-        rows = await connection.fetch(
-            self._exchange_sql,
-            database.now,
-            list(exchange.queues),
-            [queue.version for queue in exchange.queues.values()],
-            database.writer,
-            number,
-            *exchange.values(used),
-        )
+        async with as_needed(connection):
+            rows = await connection.fetch(
+                self._exchange_sql,
+                database.now,
+                list(exchange.queues),
+                [queue.version for queue in exchange.queues.values()],
+                database.writer,
+                number,
+                *exchange.values(used),
+            )
         if used:
             self.uses.note(used)
         sequences: Sequence[int | None] = rows.pop(0)["sequences"] if rows and rows[0][0] == 0 else ()
@@ -167,7 +170,7 @@ class Groups:
         if faults.is_worth_repeating(error):
             raise Again(error) from error
         if not faults.is_connection_lost(error):
-            raise _Refused(faults.translated(error, self._database.where)) from error
+            raise _Refused(await self._database.told(error)) from error
         await self.let_go(is_good=False)
         receipt = await self._database.receipt(number)
         if receipt is None:

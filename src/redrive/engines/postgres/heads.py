@@ -8,7 +8,7 @@ made so seldom that they take a twentieth of the time at most.
 
 _EVERY_S = 1.0
 _TIMES_ITS_COST = 20.0
-_LONGEST_S = 60.0
+_LONGEST_S = 10.0
 _MARGIN = 1_000
 """A receive begins so many numbers before its place: numbers are given before a commit, and not committed in order."""
 

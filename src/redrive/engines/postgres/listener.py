@@ -60,6 +60,7 @@ class Listener:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         self._telling = self._listening = None
+        self._heard = asyncio.Event()  # it belongs to an event loop, and the engine may be opened again in another one
 
     async def _tell(self) -> None:
         try:

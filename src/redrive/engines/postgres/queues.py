@@ -11,7 +11,7 @@ from redrive.broker.engine import QueueSettings
 from redrive.broker.lifecycle import dead_letter_queue, is_dead_letter_queue, source_queue
 from redrive.clock import Clock
 from redrive.engines.postgres.driver import Connection, Row
-from redrive.engines.stored import dead_letter_json
+from redrive.engines.stored import dead_letter_json, is_name
 from redrive.errors import InvalidSetting, QueueNotFound
 
 _SETTINGS = QueueSettings.names()
@@ -56,8 +56,12 @@ class Queues:
         """Return a queue by its name, if it was there when it was read."""
         try:
             return self._by_name[name]
-        except KeyError:
+        except (KeyError, TypeError):  # TypeError: it is no text, nor anything else that could be a name
             raise QueueNotFound(name) from None
+
+    def knows(self, name: str) -> bool:
+        """Say whether a queue was there when it was read."""
+        return name in self._by_name
 
     def forget(self, names: Iterable[str]) -> None:
         """Read them again when somebody needs them."""
@@ -70,7 +74,7 @@ class Queues:
 
     async def load(self, read: Callable[..., Awaitable[Sequence[Row]]], names: Iterable[str]) -> None:
         """Read some queues again."""
-        wanted = list(names)
+        wanted = [name for name in names if is_name(name)]
         rows = await read(f"SELECT {COLUMNS} FROM @.queues q WHERE q.name = ANY ($1)", wanted)
         self.forget(wanted)
         self._by_name.update({row["name"]: queue_of(row) for row in rows})
@@ -109,6 +113,7 @@ class Queues:
 
     async def change(self, connection: Connection, name: str, settings: QueueSettings) -> None:
         """Store a queue's new settings."""
+        check_findable(name)
         had = await connection.fetchrow(
             self._sql("SELECT requires_session FROM @.queues WHERE name = $1 FOR UPDATE"), name
         )
@@ -127,6 +132,7 @@ class Queues:
 
     async def remove(self, connection: Connection, name: str) -> None:
         """Take a queue, its dead-letter queue and all they hold away."""
+        check_findable(name)
         if is_dead_letter_queue(name):
             raise InvalidSetting("queue", name, "must not be a dead-letter queue: it goes with its queue; purge it")
         found = await connection.execute(
@@ -160,6 +166,23 @@ class Uses:
         if len(self._noted_at) > _MANY_QUEUES:
             self._noted_at.clear()
         self._noted_at.update(dict.fromkeys(used, self._clock.time()))
+
+
+def is_text(name: str) -> bool:
+    """Say whether PostgreSQL can store or compare a text: it has no NUL, and no half of a surrogate pair."""
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_findable(name: str) -> None:
+    """See that there could be a queue of this name."""
+    if not is_name(name):
+        raise QueueNotFound(name)
 
 
 def queue_of(row: Row) -> Queue:

@@ -13,7 +13,8 @@ from functools import cache
 from redrive.engines.ledger.schema import KEYS, postgres_script
 from redrive.engines.postgres import shape
 from redrive.engines.postgres.driver import Connection
-from redrive.errors import SchemaMismatch
+from redrive.engines.postgres.session_settings import in_transaction
+from redrive.errors import SchemaMismatch, UsageError
 
 MESSAGES = """
 CREATE TABLE @.queues (
@@ -401,9 +402,19 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
 )
 
 
+QUOTE = "$redrive$"
+"""What stands before and after the bodies of functions; nothing within them may have it."""
+
+
 async def migrate(connection: Connection, schema: str) -> None:
     """Bring the schema up to date in one transaction; safe when two processes do it at once."""
-    async with connection.transaction():
+    async with in_transaction(connection):
+        encoding = await connection.fetchval("SHOW server_encoding")
+        if encoding != "UTF8":  # a message, or the text of an exception that is kept with it, may have any character
+            raise UsageError(
+                f"the database's encoding is {encoding}, which cannot store every message: create the database with"
+                " ENCODING 'UTF8' TEMPLATE template0"
+            )
         await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"redrive {schema}")
         if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", schema):
             await connection.execute(f"CREATE SCHEMA {schema}")

@@ -29,7 +29,7 @@ from redrive.engines.postgres.database import Database
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import outgoing
 from redrive.engines.postgres.queues import COLUMNS as QUEUE_COLUMNS
-from redrive.engines.postgres.queues import Queue, queue_of
+from redrive.engines.postgres.queues import Queue, check_findable, queue_of
 from redrive.errors import LockLost, MessageNotFound, QueueNotFound, SessionLost, SessionRequired
 
 COLUMNS = "m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter, m.body"
@@ -69,6 +69,7 @@ class Store:
 
     async def queue(self, name: str) -> Queue:
         """Return a queue by its name."""
+        check_findable(name)
         row = await self._row(f"SELECT {QUEUE_COLUMNS} FROM @.queues q WHERE q.name = $1", name)
         if row is None:
             raise QueueNotFound(name)
@@ -150,6 +151,7 @@ class Store:
             await self._lost(lock)
 
     def _key(self, lock: Lock) -> tuple[object, ...]:
+        check_findable(lock.queue)
         return self._now, stored.storable(lock.sequence), stored.storable(lock.token), lock.queue
 
     async def _lost(self, lock: Lock) -> None:
@@ -212,6 +214,7 @@ class Store:
         self.woken.add(lifecycle.dead_letter_queue(lock.queue))
 
     async def _cancel(self, effect: Cancel) -> None:
+        check_findable(effect.queue)
         removed = await self._execute(
             "DELETE FROM @.messages m USING @.queues q WHERE m.sequence = $1 AND q.name = $2 AND m.queue = q.id"
             " AND m.state = 1 AND m.due > @.instant($3)",
@@ -337,7 +340,7 @@ class Store:
         row = await self._row(
             "INSERT INTO @.sessions AS s (queue, session, token, locked_until)"
             " VALUES ($1, $2, $3, @.instant($4) + $5) ON CONFLICT (queue, session)"
-            " DO UPDATE SET token = excluded.token, locked_until = excluded.locked_until"
+            " DO UPDATE SET token = excluded.token, locked_until = @.instant($4) + $5"  # as late as it is taken
             " WHERE s.token IS NULL OR s.locked_until <= @.instant($4) RETURNING state, locked_until",
             queue.id,
             session_id,
@@ -378,6 +381,14 @@ class Store:
         queue, until = await self.check_session(session)
         await self._row("SELECT @.release_due(@.instant($1), $2, 1000)", self._now, queue.id)
         await self.touch(queue.id)
+        # choose passes over rows that others have in hand; here that would change the order, so they are waited for
+        await self._rows(
+            "SELECT FROM @.messages m WHERE m.queue = $1 AND m.session = $2 AND m.session IS NOT NULL AND m.state = 0"
+            " ORDER BY m.sequence + 0 LIMIT $3 FOR UPDATE",
+            queue.id,
+            session.session_id,
+            limit,
+        )
         row = await self._row(
             "SELECT @.choose(@.instant($1), $2, $3, $4, $5, 0)",
             self._now,

@@ -8,11 +8,15 @@ found something.
 """
 
 import logging
+import math
+
+import asyncpg
 
 from redrive.broker.engine import Upkeep
 from redrive.engines.postgres.database import Database
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.heads import Heads
+from redrive.engines.postgres.session_settings import as_needed
 
 _VACUUM_EVERY_S = 4.0
 _WORTH_A_VACUUM = 1_000
@@ -28,19 +32,24 @@ class Tidying:
 
     Attributes:
         is_held_back: whether somebody's long transaction keeps dead rows from being removed.
+        began_at: by queue, the number from which on its last receive looked.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._heads = Heads()
         self.is_held_back = False
+        self.began_at: dict[int, int] = {}
         self._may_vacuum = True
+        self._last_instant = math.inf
 
     # --- where a receive begins to look
 
     def head(self, queue: int) -> int:
         """Return the number from which on a queue's next messages are looked for."""
-        return self._heads.of(queue, self._database.clock.monotonic()) if self.is_held_back else 0
+        head = self._heads.of(queue, self._database.clock.monotonic()) if self.is_held_back else 0
+        self.began_at[queue] = head
+        return head
 
     def note_heads(self, found: dict[int, int], began: float) -> None:
         """Remember where messages were found by a call that began then."""
@@ -62,6 +71,7 @@ class Tidying:
 
     async def _tidy(self, connection: Connection, limit: int) -> Upkeep:
         sql, now = self._database.sql, self._database.now
+        await self._shorten_locks(connection)
         released, buried = await connection.fetchrow(sql(_RELEASE), now, limit)
         expired = await connection.fetchval(sql(_EXPIRE), now, limit)
         await connection.execute(sql(_FORGET_SEEN), now, limit)
@@ -77,9 +87,21 @@ class Tidying:
             is_finished=released < limit and expired < limit,
         )
 
+    async def _shorten_locks(self, connection: Connection) -> None:
+        """End locks one duration from now at the latest, if the clock was set back, or may have been before we came.
+
+        Their holders keep them at least as long as they were promised: that was one duration from when they got them.
+        """
+        last = self._last_instant
+        self._last_instant = await connection.fetchval(self._database.sql("SELECT @.instant($1)"), self._database.now)
+        if self._last_instant < last:
+            for shorten in (_SHORTEN_LOCKS, _SHORTEN_SESSIONS):
+                await connection.execute(self._database.sql(shorten), self._last_instant)
+
     async def _watch(self, connection: Connection) -> None:
         """Notice, and say, when somebody's long transaction keeps dead rows from being removed."""
-        row = await connection.fetchrow(_OLDEST)
+        async with as_needed(connection):
+            row = await connection.fetchrow(_OLDEST)
         is_held_back = row is not None and row["age"] >= _LONG_S
         if row is not None and is_held_back and not self.is_held_back:
             _logger.warning(
@@ -99,19 +121,41 @@ class Tidying:
         if not self._may_vacuum:
             return
         schema = self._database.schema[1:-1].replace('""', '"')
-        if not await connection.fetchval(_MAY_VACUUM, f"{self._database.schema}.messages"):
-            self._may_vacuum = False
-            _logger.warning("this user does not own the broker's tables and may not vacuum them: autovacuum has to do")
-            return
-        due = await connection.fetch(_NEEDS_VACUUM, schema, _WORTH_A_VACUUM, _VACUUM_EVERY_S)
+        async with as_needed(connection):
+            if not await connection.fetchval(_MAY_VACUUM, f"{self._database.schema}.messages"):
+                self._do_not_vacuum("this user does not own the broker's tables and may not vacuum them")
+                return
+            due = await connection.fetch(_NEEDS_VACUUM, schema, _WORTH_A_VACUUM, _VACUUM_EVERY_S)
         for row in due:
             statement = f'VACUUM (TRUNCATE FALSE, INDEX_CLEANUP TRUE, SKIP_LOCKED) @."{row["relname"]}"'
-            await connection.execute(self._database.sql(statement), timeout=_LONGEST_VACUUM_S)
+            try:
+                await connection.execute(self._database.sql(statement), timeout=_LONGEST_VACUUM_S)
+            except asyncpg.QueryCanceledError:  # a VACUUM cannot be told how long it may take
+                self._do_not_vacuum("this user's statement_timeout is too short for a VACUUM; set it to 0")
+                return
+
+    def _do_not_vacuum(self, why: str) -> None:
+        self._may_vacuum = False
+        _logger.warning("%s: autovacuum has to do", why)
 
 
 _RELEASE = """
 SELECT coalesce(sum(r.released), 0)::integer, coalesce(sum(r.buried), 0)::integer
 FROM @.queues q, LATERAL @.release_due(@.instant($1), q.id, $2) r
+"""
+
+# An index has the locks of a queue in order of their end.
+_SHORTEN_LOCKS = """
+UPDATE @.messages m SET due = f.latest FROM (
+    SELECT l.sequence, t.latest FROM @.queues q, LATERAL (SELECT $1::float8 + q.lock_duration AS latest) t,
+        LATERAL (SELECT o.sequence FROM @.messages o WHERE o.queue = q.id AND o.state IN (2, 4) AND o.due > t.latest
+            FOR UPDATE SKIP LOCKED) l) f
+WHERE m.sequence = f.sequence
+"""
+
+_SHORTEN_SESSIONS = """
+UPDATE @.sessions s SET locked_until = $1::float8 + q.lock_duration FROM @.queues q
+WHERE q.id = s.queue AND s.locked_until > $1::float8 + q.lock_duration
 """
 
 _EXPIRE = """

@@ -66,8 +66,7 @@ def _told(effect: Send, queue: Queue) -> dict[str, Any]:
 
 async def _missing(database: Database, names: list[str]) -> QueueNotFound:
     """Return the error that names a queue which was there when we last looked, and has been deleted since."""
-    async with database.connection() as connection:
-        rows = await connection.fetch(database.sql("SELECT name FROM @.queues WHERE name = ANY ($1)"), names)
+    rows = await database.read("SELECT name FROM @.queues WHERE name = ANY ($1)", names)
     known = {row["name"] for row in rows}
     return QueueNotFound(next((name for name in names if name not in known), names[0]))
 

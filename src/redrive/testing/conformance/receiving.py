@@ -55,6 +55,19 @@ class ReceivingBehaviours(EngineFixtures):
         assert [found.body for found in await lock(engine, limit=2)] == [b"1", b"2"]
         assert [found.body for found in await lock(engine, limit=2)] == [b"3"]
 
+    async def test_receive_brings_what_fits_into_some_bytes_and_one_at_least(
+        self, engine: Engine, clock: ManualClock
+    ) -> None:
+        await declare(engine)
+        await send(engine, *(bytes(4_000) for _ in range(3)), bytes(20_000), b"small")
+        assert len(await engine.lock_next(ORDERS, 3, max_bytes=9_000)) == 2
+        assert [len(found.body) for found in await engine.lock_next(ORDERS, 10, max_bytes=9_000)] == [4_000]
+        assert [len(found.body) for found in await engine.lock_next(ORDERS, 10, max_bytes=9_000)] == [20_000]
+        assert [found.body for found in await engine.lock_next(ORDERS, 10, max_bytes=9_000)] == [b"small"]
+        assert await engine.lock_next(ORDERS, 10, max_bytes=9_000) == []
+        clock.advance(LOCK_S + 1)  # their locks have ended: a receive brings them in, and must not bring too many
+        assert len(await engine.lock_next(ORDERS, 10, max_bytes=45_000)) == 2
+
     async def test_a_locked_message_is_out_of_sight(self, engine: Engine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"mine")

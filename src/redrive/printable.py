@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+"""Text from outside, for people: nothing in it can forge a line, move a cursor or turn letters round. Pure: no I/O.
+
+Control characters, bidirectional controls and halves of surrogate pairs are spelled out as Python spells them. Every
+edge at which a person reads uses this: the text of an event, what the command line prints, the text of an error.
+JSON and the fields of events stay as they are: what reads them is a program.
+"""
+
+
+def printable(text: str) -> str:
+    """Return a text of any number of lines."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
+
+
+def one_line(text: object, most: int = 1_000) -> str:
+    """Return a text on one line, shortened.
+
+    Args:
+        text: what it is.
+        most: how many characters it may have at most.
+    """
+    whole = str(text)
+    shown = whole[: most + 1]
+    if not shown.isprintable():
+        shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"

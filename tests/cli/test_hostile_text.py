@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: MIT
+"""What a message, an exception, a note or an actor says cannot forge a line, move the cursor or turn letters round.
+
+Every command there is runs on a database in which every text is hostile; a new command fails until it is here.
+"""
+
+import asyncio
+import json
+import shutil
+
+import pytest
+import typer
+
+from redrive import connect, open_recovery
+from redrive.broker import Message
+from redrive.cli.app import app
+from redrive.recovery import Transform
+
+HOSTILE = "evil\nFORGED \x1b[2J\r\x9b31m\u202e\u2066\x07\x7f\u2028\x85\t" + "z" * 60
+FAILED = {
+    f"redrive-failed-{name}": HOSTILE
+    for name in (
+        *("queue", "exception-type", "exception-message", "source", "worker", "host", "message-type", "reason"),
+        "description",
+    )
+}
+TRACE = f'Traceback (most recent call last):\n  File "{HOSTILE}", line 3, in {HOSTILE}\nValueError: {HOSTILE}'
+BODY = HOSTILE.replace("\nFORGED", "").encode()
+
+
+def message(number, **headers):
+    return Message(
+        BODY,
+        id=f"{number}{HOSTILE}",
+        subject=HOSTILE,
+        content_type=HOSTILE,
+        correlation_id=HOSTILE,
+        headers={HOSTILE: HOSTILE, **headers},
+    )
+
+
+async def fill(url):
+    """Make a database in which every text that comes from outside is hostile."""
+    async with connect(url) as broker:
+        for queue in ("orders", "error", "by-hand"):
+            await broker.declare(queue)
+        await broker.send_many("orders", [message(number) for number in range(3)])
+        await broker.schedule("orders", message("later"), 3_600)
+        for one in await broker.receive("orders", max_messages=2):
+            await one.dead_letter(HOSTILE, HOSTILE)
+        told = FAILED | {"redrive-failed-stack-trace": TRACE}
+        await broker.send_many("error", [message(number, **told) for number in range(4)])
+        here = told | {"redrive-failed-queue": "orders"}
+        await broker.send_many("error", [message(number, **here) for number in range(4, 8)])
+        await broker.send("error", message("nobody knows what this is"))
+        async with open_recovery(broker, classifiers={"evil": lambda *_: HOSTILE}) as recovery:
+            await recovery.ingest()
+            who = {"actor": HOSTILE, "reason": HOSTILE}
+            found = await recovery.failed("queue:orders", limit=10)
+            await recovery.recover([found[0].id, HOSTILE], key=HOSTILE, **who)
+            while await recovery.step():
+                pass
+            await recovery.recover(HOSTILE_FILTER, at=3_600, **who)  # which nothing matches
+            number = (await recovery.recover([found[1].id], at=3_600, **who)).number
+            await recovery.pause(number, **who)
+            await recovery.note(f"failure:{found[0].id}", HOSTILE, actor=HOSTILE)
+            await recovery.note(f"operation:{number}", HOSTILE, actor=HOSTILE)
+            await recovery.note(f"group:{found[0].group}", HOSTILE, actor=HOSTILE)
+            await recovery.edit(found[2].id, Transform(set_headers={HOSTILE: HOSTILE}), **who)
+        await broker.send("error", message("new", **here))
+
+
+HOSTILE_FILTER = "text:'" + HOSTILE.replace("'", "") + "'"
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    file = tmp_path_factory.mktemp("hostile") / "redrive.db"
+    asyncio.run(fill(f"sqlite:///{file}"))
+    return file
+
+
+@pytest.fixture(autouse=True)
+def _database(filled, tmp_path):
+    shutil.copy(filled, tmp_path / "redrive.db")
+    (tmp_path / "evil.toml").write_text(f"[policies.{json.dumps(HOSTILE)}]\nkind = {json.dumps(HOSTILE)}\n")
+
+
+COMMANDS = {
+    "cancel": [("cancel", "orders", "999"), ("cancel", "orders", "4")],
+    "queues": [("queues",), ("queues", "--all")],
+    "queues declare": [("queues", "declare", "orders"), ("queues", "declare", HOSTILE)],
+    "queues delete": [("queues", "delete", "orders", "--yes"), ("queues", "delete", HOSTILE, "--yes")],
+    "queues purge": [("queues", "purge", "orders", "--yes"), ("queues", "purge", HOSTILE, "--yes")],
+    "queues show": [("queues", "show", "orders"), ("queues", "show", HOSTILE)],
+    "queues update": [("queues", "update", "orders", "--lock-duration", HOSTILE)],
+    "send": [("send", "orders", HOSTILE, "--id", HOSTILE), ("send", "orders", "x", "--header", HOSTILE)],
+    "receive": [
+        ("receive", "orders", "--complete"),
+        ("receive", "orders/$dead", "--complete", "--max", "5"),
+        ("receive", "orders", "--dead-letter", HOSTILE),
+        ("receive", "orders", "--complete", "--session", HOSTILE),
+    ],
+    "peek": [("peek", "orders"), ("peek", "orders/$dead"), ("peek", "error")],
+    "dead list": [("dead", "list", "orders")],
+    "dead show": [("dead", "show", "orders", "1"), ("dead", "show", "orders", "77")],
+    "dead resubmit": [("dead", "resubmit", "orders", "--yes")],
+    "dead purge": [("dead", "purge", "orders", "--yes")],
+    "ingest": [("ingest",), ("ingest", "--dead"), ("ingest", "--queue", HOSTILE)],
+    "failed list": [
+        ("failed", "list"),
+        ("failed", "list", "status:any"),
+        ("failed", "list", HOSTILE_FILTER),
+        ("failed", "list", "--message", HOSTILE),
+        ("failed", "list", HOSTILE),
+        ("failed", "list", "--dead"),
+    ],
+    "failed show": [("failed", "show", str(number)) for number in range(1, 9)] + [("failed", "show", HOSTILE)],
+    "failed groups": [("failed", "groups"), *(("failed", "groups", "--by", by) for by in ("queue", "type", "evil"))],
+    "failed count": [("failed", "count"), ("failed", "count", HOSTILE)],
+    "failed export": [("failed", "export", "status:any")],
+    "failed note": [("failed", "note", "1", HOSTILE, "--actor", HOSTILE), ("failed", "note", HOSTILE, "x")],
+    "failed drop-note": [("failed", "drop-note", "1", "--actor", HOSTILE), ("failed", "drop-note", "99")],
+    "failed aside": [("failed", "aside")],
+    "failed reimport": [("failed", "reimport", "--failed-in", "orders")],
+    "failed sweep": [("failed", "sweep", "--older-than", "0", "--yes"), ("failed", "sweep", "--older-than", HOSTILE)],
+    "recover": [
+        ("recover", "--all", "--dry-run"),
+        ("recover", "--all", "--set-header", "a=b", "--preview"),
+        ("recover", "--all", "--set-json", "/a=b", "--preview"),
+        ("recover", "status:any", "--dry-run"),
+        ("recover", "status:retry-issued", "--yes"),
+        ("recover", "queue:orders", "--wait", "0", "--yes", "--actor", HOSTILE, "--reason", HOSTILE),
+        ("recover", "--all", "--wait", "0", "--yes"),
+        ("recover", HOSTILE_FILTER, "--yes"),
+        ("recover", "--id", HOSTILE, "--yes"),
+        ("recover", "--all", "--to", HOSTILE, "--yes"),
+        ("recover", "--all", "--at", HOSTILE, "--yes"),
+        ("recover", "--all", "--key", HOSTILE, "--yes"),
+        ("recover", "--all"),
+    ],
+    "edit": [
+        ("edit", "2", "--replace", "evil=good", "--wait", "0", "--yes"),
+        ("edit", "2", "--set-json", "/a=b", "--yes"),
+        ("edit", "5", "--replace", "evil=good", "--yes"),
+        ("edit", "1", "--replace", "evil=good", "--dry-run"),
+    ],
+    **{
+        kind: [
+            (kind, "status:any", "--dry-run"),
+            (kind, "--all", "--yes"),
+            (kind, HOSTILE_FILTER, "--yes"),
+            (kind, "--all"),
+        ]
+        for kind in ("archive", "restore", "resolve")
+    },
+    "operations list": [("operations", "list"), ("operations", "list", "--open")],
+    "operations show": [
+        *(("operations", "show", str(number), "--outcome", "any") for number in range(1, 6)),
+        ("operations", "show", "1", "--outcome", HOSTILE),
+    ],
+    "operations watch": [("operations", "watch", "1", "--wait", "0"), ("operations", "watch", "3")],
+    "operations pause": [("operations", "pause", "1"), ("operations", "pause", "4", "--reason", HOSTILE)],
+    "operations resume": [("operations", "resume", "3", "--detach", "--reason", HOSTILE, "--actor", HOSTILE)],
+    "operations cancel": [("operations", "cancel", "3", "--yes", "--reason", HOSTILE, "--actor", HOSTILE)],
+    "operations set-rate": [("operations", "set-rate", "1", "5"), ("operations", "set-rate", "3", HOSTILE)],
+    "operations services": [("operations", "services")],
+    "operations trail": [("operations", "trail", "--limit", "100"), ("operations", "trail", "--subject", HOSTILE)],
+    "redirects list": [("redirects", "list")],
+    "redirects add": [("redirects", "add", HOSTILE, "orders"), ("redirects", "add", "orders", HOSTILE)],
+    "redirects remove": [("redirects", "remove", HOSTILE), ("redirects", "remove", "orders")],
+    "policies check": [("policies", "check", "evil.toml")],
+    "policies preview": [("policies", "preview", "evil.toml"), ("policies", "preview", "evil.toml", HOSTILE)],
+}
+ELSEWHERE = {
+    "demo": "has its own texts only",
+    "worker": "runs until it is stopped; what it tells are events, see test_telemetry.py",
+    "operations run": "the same",
+}
+
+
+def leaves(command, path=()):
+    """Return the names of all commands that do something."""
+    below = getattr(command, "commands", {})
+    if not below or command.invoke_without_command:
+        yield " ".join(path)
+    for name, each in below.items():
+        yield from leaves(each, (*path, name))
+
+
+def test_every_command_is_run_on_hostile_texts():
+    assert set(leaves(typer.main.get_command(app))) == {*COMMANDS, *ELSEWHERE}
+
+
+def check(text):
+    """Nothing moves the cursor, and no line is one that a message wrote."""
+    raw = sorted({each for each in text if not each.isprintable() and each != "\n"})
+    assert raw == [], text
+    assert [line for line in text.splitlines() if line.startswith("FORGED")] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_prints_no_raw_text(run, name):
+    for arguments in COMMANDS[name]:
+        ran = run(*arguments)
+        assert not ran.exception or isinstance(ran.exception, SystemExit), (arguments, ran.exception)
+        check(ran.stdout)
+        check(ran.stderr)
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "failed export"])
+def test_a_command_prints_exact_json(run, name):
+    ran = run(*COMMANDS[name][0], "--json")
+    assert not ran.exception or isinstance(ran.exception, SystemExit), ran.exception
+    assert all(each.isprintable() or each == "\n" for each in ran.output)
+    if ran.exit_code == 0:
+        json.loads(ran.stdout)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(("peek", "orders"), ("dead", "list", "orders"), ("dead", "show", "orders", "1"), ("failed", "list")),
+        *(("failed", "show", "5"), ("failed", "aside"), ("operations", "list"), ("operations", "show", "1")),
+        *(("operations", "trail"), ("failed", "groups", "--by", "evil")),
+    ],
+    ids=" ".join,
+)
+def test_json_has_every_text_as_it_is(read, arguments):
+    texts = []
+
+    def look(value):
+        texts.append(value) if isinstance(value, str) else None
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            look(each)
+
+    look(read(*arguments))
+    assert any(HOSTILE in text for text in texts)
+
+
+def test_an_export_has_every_text_as_it_is(ok, tmp_path):
+    to_terminal = [json.loads(line) for line in ok("failed", "export", "status:any").splitlines()]
+    ok("failed", "export", "status:any", "-o", "all.jsonl")
+    to_file = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert to_terminal == to_file
+    assert to_file[0]["message"]["headers"][HOSTILE] == HOSTILE
+    check((tmp_path / "all.jsonl").read_text())
+
+
+@pytest.mark.parametrize("command", [("recover", "--all"), ("archive", "--all"), ("edit", "3", "--set-header", "a=b")])
+def test_a_question_prints_no_raw_text(run, monkeypatch, command):
+    for name in ("reaching", "recovering"):
+        monkeypatch.setattr(f"redrive.cli.{name}.is_a_person_there", lambda: True)
+    ran = run(*command, stdin="n\n")
+    assert ran.exit_code == 1
+    check(ran.stdout)
+    check(ran.stderr)
