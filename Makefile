@@ -6,34 +6,70 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-PIP_INSTALL := -m pip install -qq --disable-pip-version-check
+# The lock is complete, so there is nothing to resolve; and what is never imported need not be compiled.
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-deps --no-compile
 SOURCES := $(wildcard src tests bench examples tools)
 
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 
+# Tests start many processes, and without this each of them would compile Redrive anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help
 help: ## show this list (the default)
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(VENV)/ready ## see what Redrive does, in your terminal
 	@$(PY) -m redrive.cli demo
 
+CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Half as many again as there are cores: a test waits for databases and processes for half of its time.
-JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
+JOBS ?= $(shell expr $(CORES) \* 3 / 2)
+# worksteal: who has nothing left takes over what others have not begun, so that nobody is last with a long list.
+PYTEST := -m pytest --quiet --numprocesses $(JOBS) --dist worksteal
 
 .PHONY: test
-test: check ## check, then run all tests and show the branches they miss
-	@$(PY) -m pytest --quiet --numprocesses $(JOBS) --cov --cov-report term
+test: check ## check, then run all tests
+	@$(PY) $(PYTEST)
 
-.PHONY: check
+# Apart from `test`, because watching every branch makes the tests take half as long again.
+.PHONY: coverage
+coverage: $(VENV)/ready ## run all tests and show the branches they miss; too many is an error
+	@$(PY) $(PYTEST) --cov --cov-report term
+
+CHECKS := ruff-check ruff-format mypy basedpyright lint-imports
+
+.PHONY: check $(CHECKS)
 check: $(VENV)/ready ## lint, types and the direction of imports
+	@$(MAKE) --jobs $(CORES) --keep-going $(CHECKS)
+
+$(CHECKS): $(VENV)/ready
+ruff-check:
 	@$(call quietly,ruff check $(SOURCES))
+ruff-format:
 	@$(call quietly,ruff format --check $(SOURCES))
+mypy:
 	@$(call quietly,mypy)
+basedpyright:
 	@$(call quietly,basedpyright --pythonpath $(PY) --warnings)
+lint-imports:
 	@$(call quietly,lint-imports --no-logo)
+
+TIMES ?= 10
+
+.PHONY: steady
+steady: $(VENV)/ready ## run `make test` 10 times (TIMES=10) on busy cores; stop when it fails
+	@mkdir -p .steady; busy=; trap 'kill $$busy' EXIT; trap 'exit 130' INT TERM; \
+	for core in $$(seq $(CORES)); do (while :; do :; done) & busy="$$busy $$!"; done; \
+	for run in $$(seq $(TIMES)); do \
+	  log=.steady/$$run.txt; began=$$(date +%s); status=0; \
+	  $(MAKE) test >$$log 2>&1 || status=$$?; \
+	  echo "run $$run of $(TIMES): $$(( $$(date +%s) - began )) s; $$(grep -E ' in [0-9.]+s' $$log | tail -n 1)"; \
+	  if [ $$status -ne 0 ]; then echo "it failed; its output is in $$log" >&2; exit 1; fi; \
+	  rm $$log; \
+	done
 
 .PHONY: format
 format: $(VENV)/ready ## put the code in shape and mend what ruff can
@@ -51,7 +87,7 @@ blocking: $(VENV)/ready ## write the blocking twin of the broker anew
 
 .PHONY: torture
 torture: $(VENV)/ready ## run the long races and crash loops; about an hour
-	@HYPOTHESIS_PROFILE=thorough $(PY) -m pytest --quiet --numprocesses $(JOBS) -m torture --ignore tests/scenarios
+	@HYPOTHESIS_PROFILE=thorough $(PY) $(PYTEST) -m torture --ignore tests/scenarios
 	@$(PY) -m pytest --quiet --capture no -m torture tests/scenarios
 
 .PHONY: bench
@@ -71,7 +107,7 @@ lock: ## pin the development tools anew; UPGRADE=1 moves them to their newest ve
 
 .PHONY: clean
 clean: ## remove the environments and everything that tools left behind
-	@rm -rf $(VENV) $(VENV)-bench .venv-lock dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(VENV)-bench .venv-lock dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .steady
 
 # A tool's output is worth reading only when it found something.
 define quietly
@@ -93,7 +129,7 @@ $(VENV)-bench/locked: requirements/dev.txt requirements/bench.txt
 	@touch $@
 
 %/ready: %/locked pyproject.toml
-	@$*/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@$*/bin/python $(PIP_INSTALL) --no-build-isolation --editable .
 	@touch $@
 
 .SECONDARY:

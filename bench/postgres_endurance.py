@@ -18,7 +18,6 @@ from redrive.worker import Worker
 
 FIFTHS = 5
 DEPTH = 1_000
-PROCESSES = (1, 2, 4)
 SIZE = """
 SELECT sum(pg_total_relation_size(pg_class.oid))::float8
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
@@ -39,7 +38,8 @@ async def churn(subject, seconds, size):
             await subject.send(BODY)
             asked = time.perf_counter()
             held = await subject.receive()
-            taken[int((now - began) / seconds * FIFTHS)].append(time.perf_counter() - asked)
+            fifth = min(int((now - began) / seconds * FIFTHS), FIFTHS - 1)
+            taken[fifth].append(time.perf_counter() - asked)
             await subject.complete(held)
 
     async def watch():
@@ -48,15 +48,17 @@ async def churn(subject, seconds, size):
             sizes.append(await size())
 
     await asyncio.gather(watch(), *(caller() for _ in range(CALLERS)))
-    return [
-        {
-            "cycles/s": len(part) / seconds * FIFTHS,
-            "p50 ms": median(part) * 1e3,
-            "p99 ms": quantiles(part, n=100)[98] * 1e3,
-            "MB": held / 1e6,
-        }
-        for part, held in zip(taken, sizes, strict=True)
-    ]
+    return [described(part, seconds / FIFTHS, held) for part, held in zip(taken, sizes, strict=True)]
+
+
+def described(taken, seconds, size):
+    """Return the figures of a stretch of time; one in which nobody received anything has no times of receiving."""
+    return {
+        "cycles/s": len(taken) / seconds,
+        "p50 ms": median(taken) * 1e3 if taken else None,
+        "p99 ms": quantiles(taken, n=100)[98] * 1e3 if len(taken) > 1 else None,
+        "MB": size / 1e6,
+    }
 
 
 @asynccontextmanager
@@ -138,7 +140,7 @@ def run_processes(engine, url, processes, seconds):
     before = engine.server.cpu_seconds()
     time.sleep(seconds)
     server = engine.server.cpu_seconds() - before
-    counts = [told.get(timeout=60) for _ in crew]
+    counts = [told.get(timeout=600) for _ in crew]
     for process in crew:
         process.join()
     handled = sum(count for count, _ in counts)
@@ -146,8 +148,8 @@ def run_processes(engine, url, processes, seconds):
         "messages/s": handled / seconds,
         "database cores": server / seconds,
         "worker cores": sum(cpu for _, cpu in counts) / seconds,
-        "database µs": server / handled * 1e6,
-        "worker µs": sum(cpu for _, cpu in counts) / handled * 1e6,
+        "database µs": server / handled * 1e6 if handled else None,
+        "worker µs": sum(cpu for _, cpu in counts) / handled * 1e6 if handled else None,
     }
 
 
@@ -164,12 +166,12 @@ async def scale(engine, processes, effort, progress):
 
 
 def measure_scaling(engine, effort, progress):
-    """Return what 1, 2 and 4 worker processes achieve: the round in the middle of some."""
+    """Return what some numbers of worker processes achieve: the round in the middle of some."""
     if engine.server.cpu_seconds() is None:
         return None
-    rounds = {processes: [] for processes in PROCESSES}
+    rounds = {processes: [] for processes in effort.processes}
     for turn in range(max(1, effort.rounds // 3)):
-        for processes in PROCESSES:
+        for processes in effort.processes:
             progress(f"round {turn + 1}, {processes} processes")
             rounds[processes].append(asyncio.run(scale(engine, processes, effort, progress)))
     by_rate = {processes: sorted(found, key=lambda one: one["messages/s"]) for processes, found in rounds.items()}

@@ -68,7 +68,10 @@ def claim_of_fifths(figures, scenario, column, limit, promise, *, first=0):
     fifths = (figures.get(scenario) or {}).get(Redrive.name)
     if not fifths:
         return Claim(promise)
-    growth = fifths[-1][column] / fifths[first][column]
+    before, after = fifths[first][column], fifths[-1][column]
+    if before is None or after is None:
+        return Claim(promise)
+    growth = after / before
     return Claim(promise, f"{growth:.2f}x", growth <= limit)
 
 
@@ -85,10 +88,11 @@ def claims_of_churn(figures):
 def claim_of_foreign_transaction(figures):
     """Claim the worst fifth beside a foreign transaction, not the last: it may get worse before it gets better."""
     promise = "receive beside a foreign transaction, in the worst fifth ≤ 2x that without one"
-    calm, held = ((figures.get(name) or {}).get(Redrive.name) for name in ("churn", "churn-held"))
-    if not calm or not held:
+    fifths = [(figures.get(name) or {}).get(Redrive.name) or [] for name in ("churn", "churn-held")]
+    calm, held = ([fifth["p50 ms"] for fifth in part] for part in fifths)
+    if not calm or not held or None in (*calm, *held):
         return Claim(promise)
-    times = max(fifth["p50 ms"] for fifth in held) / median(fifth["p50 ms"] for fifth in calm)
+    times = max(held) / median(calm)
     return Claim(promise, f"{times:.2f}x", times <= 2)
 
 

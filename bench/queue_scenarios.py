@@ -34,6 +34,7 @@ class Effort(NamedTuple):
     handled: int  # messages, by the worker
     churn_s: float
     scaling_s: float
+    processes: tuple  # how many of them, whose scaling is measured
     backlog: int  # messages that wait for the workers whose scaling is measured
 
 
@@ -48,21 +49,25 @@ FULL = Effort(
     handled=5_000,
     churn_s=75.0,
     scaling_s=8.0,
+    processes=(1, 2, 4),
     backlog=400_000,
 )
 QUICK = Effort(
-    rounds=2,
-    batches=10,
-    cycles=6,
-    calls=50,
-    deep=5_000,
-    latencies=30,
-    passing=5_000,
-    handled=500,
-    churn_s=0.8,
-    scaling_s=0.3,
-    backlog=20_000,
+    rounds=1,
+    batches=2,
+    cycles=1,
+    calls=5,
+    deep=2_000,
+    latencies=5,
+    passing=1_000,
+    handled=200,
+    churn_s=0.2,
+    scaling_s=0.1,
+    processes=(1, 2),
+    backlog=2_000,
 )
+WARM_UP = FULL._replace(batches=10, cycles=6, calls=50)
+"""What everybody does once before any round; of a quick run it would be most."""
 
 
 # --- what is timed: each returns messages per second ------------------------------------------------------------------
@@ -173,7 +178,7 @@ def measure_rates(scenario, engine, effort, progress):
     subjects = [kind for kind in engine.subjects if scenario.takes_part(kind)]
     for kind in subjects:
         try:
-            asyncio.run(one_rate(scenario.run, kind, engine, QUICK))
+            asyncio.run(one_rate(scenario.run, kind, engine, QUICK if effort is QUICK else WARM_UP))
         except ModuleNotFoundError as error:
             progress(f"{kind.name} is not installed ({error.name})")
             found[kind.name] = None
@@ -343,7 +348,7 @@ async def measure_worker(engine, effort, progress):
     found = {"redrive worker": [], beside.name: []}
     for turn in range(effort.rounds):
         progress(f"round {turn + 1} of {effort.rounds}")
-        async with opened(Redrive, engine) as subject, asyncio.timeout(60):
+        async with opened(Redrive, engine) as subject, asyncio.timeout(600):
             found["redrive worker"].append(await handle_all(subject, effort.handled))
         with suppress(ModuleNotFoundError):
             found[beside.name].append(await one_rate(receive_alone, beside, engine, effort))

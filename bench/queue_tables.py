@@ -17,6 +17,11 @@ TITLES = {
 }
 
 
+def shown(figure, form):
+    """Write a figure; one that there is not is a dash."""
+    return "-" if figure is None else format(figure, form)
+
+
 def table_of_rates(title, figures):
     """Show rates, the highest first."""
     known = sorted(((median(runs), min(runs), max(runs), name) for name, runs in figures.items() if runs), reverse=True)
@@ -53,8 +58,8 @@ def table_of_churn(title, figures):
         [
             f"{name}, {number}",
             f"{fifth['cycles/s']:,.0f}",
-            f"{fifth['p50 ms']:.2f}",
-            f"{fifth['p99 ms']:.2f}",
+            shown(fifth["p50 ms"], ".2f"),
+            shown(fifth["p99 ms"], ".2f"),
             f"{fifth['MB']:.1f}",
         ]
         for name, fifths in figures.items()
@@ -72,8 +77,8 @@ def table_of_scaling(title, figures):
             f"{found['messages/s']:,.0f}",
             f"{found['database cores']:.2f}",
             f"{found['worker cores']:.2f}",
-            f"{found['database µs']:.0f}",
-            f"{found['worker µs']:.0f}",
+            shown(found["database µs"], ".0f"),
+            shown(found["worker µs"], ".0f"),
         ]
         for processes, found in figures.items()
     ]

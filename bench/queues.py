@@ -46,7 +46,10 @@ SCENARIOS = {
 # --- the disk ---------------------------------------------------------------------------------------------------------
 
 
-def measure_disk(folder, times=200):
+SYNCS, FEW_SYNCS = 200, 3
+
+
+def measure_disk(folder, times=SYNCS):
     """Return the microseconds that this disk needs to sync: a page written over, and a page appended."""
     found = {}
     with tempfile.NamedTemporaryFile(dir=folder, buffering=0) as file:
@@ -80,7 +83,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", choices=ENGINES, default="sqlite", help="the database to measure queues in")
     parser.add_argument(
-        "--quick", action="store_true", help="a minute or less, to see that it runs; do not trust the figures"
+        "--quick", action="store_true", help="some seconds, to see that it runs; do not trust the figures"
     )
     names = SCENARIOS["postgres"]  # it has them all
     parser.add_argument("--only", nargs="+", choices=names, metavar="SCENARIO", help=", ".join(names))
@@ -116,12 +119,13 @@ def measure(name, engine, effort, progress):
 
 def measure_all(names, engine, effort, folder):
     """Return the figures of all scenarios, and the disk's before, between and after them."""
-    figures, syncs = {}, [measure_disk(folder)]
+    times = SYNCS if engine.settles else FEW_SYNCS
+    figures, syncs = {}, [measure_disk(folder, times)]
     for name in names:
         progress = lambda what, name=name: print(f"{name}: {what}", file=sys.stderr)  # noqa: E731
         figures[name] = measure(name, engine, effort, progress)
         asyncio.run(engine.settle())  # what we left to be written is not somebody else's doing
-        syncs.append(measure_disk(folder))
+        syncs.append(measure_disk(folder, times))
     return figures, {what: [found[what] for found in syncs] for what in syncs[0]}
 
 
@@ -154,7 +158,7 @@ def main():
     if chosen.passing:
         effort = effort._replace(passing=chosen.passing)
     try:
-        with ENGINES[chosen.engine].running(chosen.dir) as engine:
+        with ENGINES[chosen.engine].running(chosen.dir, settles=not chosen.quick) as engine:
             figures, disk = measure_all(chosen.only or SCENARIOS[chosen.engine], engine, effort, chosen.dir)
     except NoServer as error:
         raise SystemExit(f"bench: {error}") from None

@@ -11,15 +11,16 @@ import json
 import signal
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 
 from postgres_server import NoServer
 from queue_engines import ENGINES
-from queues import DISTURBED, is_disturbed, kind_of_file_system, measure_disk
+from queues import DISTURBED, FEW_SYNCS, SYNCS, is_disturbed, kind_of_file_system, measure_disk
 from recovery_claims import claims, draw, tables
 from recovery_looks import LOOKS
-from recovery_scenarios import MILLION, Effort, measure
+from recovery_scenarios import MILLION, Effort, measure, one_process
 from recovery_subjects import BODY, GROUPS
 from report import as_markdown, as_text, machine, write_between_marks
 
@@ -62,14 +63,16 @@ def effort_of(chosen):
 def measure_engine(name, chosen, effort):
     """Return the figures of an engine, its durability, and the disk's before and after it."""
     progress = lambda what: print(f"{name}: {what}", file=sys.stderr, flush=True)  # noqa: E731
-    syncs = [measure_disk(chosen.dir)]
-    with ENGINES[name].running(chosen.dir) as engine:
+    times = FEW_SYNCS if chosen.quick else SYNCS
+    syncs = [measure_disk(chosen.dir, times)]
+    process = one_process() if chosen.quick else nullcontext()  # one for all, or one for each figure
+    with ENGINES[name].running(chosen.dir, settles=not chosen.quick) as engine, process:
         figures = asyncio.run(measure(set(chosen.only or SCENARIOS), engine, effort, progress))
         asyncio.run(engine.settle())  # what we left to be written is not somebody else's doing
         durability = engine.durability
         if name == "postgres":
             durability += ", fsync={}".format(*asyncio.run(engine.ask("SELECT current_setting('fsync')")))
-    syncs.append(measure_disk(chosen.dir))
+    syncs.append(measure_disk(chosen.dir, times))
     return figures, durability, {what: [found[what] for found in syncs] for what in syncs[0]}
 
 

@@ -6,7 +6,7 @@ moment than at another; so all sizes take part in every round, and what is compa
 
 import asyncio
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from multiprocessing import get_context
 from typing import NamedTuple
 
@@ -48,9 +48,30 @@ def do(job, *values):
     return asyncio.run(job(*values))
 
 
+def new_process():
+    """Return a pool of one process, which is started when it gets something to do."""
+    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+
+_kept = []
+
+
+@contextmanager
+def one_process():
+    """Do all jobs of a block in one process: quicker, and what one job has left disturbs the next one's figures."""
+    with new_process() as pool:
+        _kept.append(pool)
+        try:
+            yield
+        finally:
+            _kept.remove(pool)
+
+
 def in_a_process(*job):
     """Do a job in a new process, and return what it found; if the process dies, say so."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    if _kept:
+        return _kept[-1].submit(do, *job).result()
+    with new_process() as pool:
         return pool.submit(do, *job).result()
 
 

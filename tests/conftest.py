@@ -9,12 +9,22 @@ from tests.postgres.fixtures import (  # noqa: F401 - pytest finds fixtures by t
     breakable_postgres,
     breakable_url,
     emptied_schema,
+    emptying,
     lasting_schema,
     postgres,
     postgres_schema,
     postgres_url,
     shared_breakable_postgres,
 )
+
+LONG = ("tests/conformance/test_model.py", "tests/scenarios/", "tests/bench/", "tests/crash/")
+"""Where tests take seconds. They are begun first: at the end one of them would keep one process at work, alone."""
+
+
+def pytest_collection_modifyitems(items):
+    """Put long tests in front."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
 
 # No deadline: a slow machine is not a wrong result. HYPOTHESIS_PROFILE=thorough is what `make torture` uses;
 # ci repeats the same examples on every run, for bisecting.

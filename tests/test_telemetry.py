@@ -27,6 +27,7 @@ from redrive.telemetry import (
     report,
 )
 from redrive.testing import ManualClock
+from tests.patience import PATIENCE_S
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -479,7 +480,9 @@ def test_an_event_is_listened_to_if_logging_or_opentelemetry_would_take_it(caplo
 
 def run_python(program):
     """Run a program in a process of its own: providers of OpenTelemetry are set once in a process."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -4,6 +4,7 @@
 RedriveError            - the base of them all
   UsageError            - your code or your settings: change them
     FailureNotFound     - no failed message has this id
+    HandlersHung        - more handlers of a worker hang than may
     InvalidFilter       - a filter that cannot be understood
     InvalidSetting      - an argument outside what it may be
     MissingExtra        - an optional dependency is not installed
@@ -18,6 +19,7 @@ RedriveError            - the base of them all
     SessionRequired     - a queue with sessions, used without one
     StorageReplaced     - a database file that was deleted or replaced while it was open
     UnknownPolicy       - a policy name that no file defines
+    UnknownSetting      - a setting that there is not
   MessageError          - this message: others are not affected
     InvalidMessage      - a message that cannot be sent as it is
     InvalidPayload      - a body that is not what its handler takes
@@ -49,6 +51,7 @@ __all__ = [
     "EngineBusy",
     "EngineUnavailable",
     "FailureNotFound",
+    "HandlersHung",
     "InvalidFilter",
     "InvalidMessage",
     "InvalidPayload",
@@ -77,6 +80,7 @@ __all__ = [
     "TransformFailed",
     "Unavailable",
     "UnknownPolicy",
+    "UnknownSetting",
     "UsageError",
 ]
 
@@ -162,6 +166,32 @@ class UnknownPolicy(UsageError, LookupError):
 
     def __str__(self) -> str:
         return f"no policy is called {self.name!r}; the file defines: {', '.join(self.known) or 'none'}"
+
+
+class UnknownSetting(UsageError, TypeError):
+    """There is no setting of this name.
+
+    Attributes:
+        of: what was called.
+        setting: the name.
+        known: the names there are.
+        instead: what to write, if that is known.
+    """
+
+    def __init__(self, of: str, setting: str, known: "tuple[str, ...]", instead: str = "") -> None:
+        super().__init__(of, setting, known, instead)
+        self.of = of
+        self.setting = setting
+        self.known = known
+        self.instead = instead
+
+    def __str__(self) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(self.setting, self.known, 1)
+        then = self.instead or (f"Did you mean {near[0]!r}?" if near else "")
+        told = f"{self.of} has no setting {self.setting!r}; it has: {', '.join(self.known)}"
+        return f"{told}. {then}" if then else told
 
 
 class Unavailable(RedriveError):
@@ -333,6 +363,28 @@ class FailureNotFound(UsageError, LookupError):
         return f"no failed message has the id {self.id!r}; redrive failed list shows those there are"
 
 
+class HandlersHung(UsageError):
+    """More handlers of a queue hang than may: they go on although their messages' locks were lost.
+
+    Attributes:
+        queue: its name.
+        hung: how many there are.
+        max_hung: how many there may be.
+    """
+
+    def __init__(self, queue: str, hung: int, max_hung: int) -> None:
+        super().__init__(queue, hung, max_hung)
+        self.queue = queue
+        self.hung = hung
+        self.max_hung = max_hung
+
+    def __str__(self) -> str:
+        return (
+            f"{self.hung} handlers of queue {self.queue!r} hang, and at most {self.max_hung} may: the worker ends, to "
+            "be started again. Put time limits on what they call, or raise max_lock_renewal if they need longer"
+        )
+
+
 class InvalidFilter(UsageError, ValueError):
     """A filter cannot be understood.
 
@@ -388,12 +440,14 @@ class OperationConflict(UsageError):
     Attributes:
         operation: the number of the operation that stands in the way.
         problem: in which way it does, and what to do.
+        operations: the numbers of all that do.
     """
 
-    def __init__(self, operation: int, problem: str) -> None:
+    def __init__(self, operation: int, problem: str, operations: tuple[int, ...] = ()) -> None:
         super().__init__(operation, problem)
         self.operation = operation
         self.problem = problem
+        self.operations = operations or (operation,)
 
     def __str__(self) -> str:
         return f"operation {self.operation} {self.problem}"
@@ -540,7 +594,13 @@ class TransformFailed(MessageError):
 
 
 class EngineUnavailable(Unavailable):
-    """The store does not answer as it should. Nothing that was acknowledged is lost."""
+    """The store does not answer as it should. Nothing that was acknowledged is lost, and what failed was not done.
+
+    Attributes:
+        may_be_done: whether it may have been done all the same, as nobody could be asked; then repeat it with care.
+    """
+
+    may_be_done = False
 
 
 class LeaseLost(Unavailable):

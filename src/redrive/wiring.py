@@ -11,6 +11,7 @@ from redrive.clock import Clock, system_clock
 from redrive.errors import MissingExtra, UsageError
 from redrive.recovery import Classifier, Recovery, ServiceSettings
 from redrive.recovery.recovery import ERROR_QUEUE
+from redrive.retry import Policy
 from redrive.telemetry import Event
 
 __all__ = ["connect", "connect_blocking", "open_recovery"]
@@ -24,7 +25,7 @@ _LIBPQ_OPTIONS = (
 _POSTGRES_OPTIONS = {"schema": str, "pool_size": int, "acquire_timeout": float, "statement_cache_size": int}
 
 
-def connect(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0) -> Broker:
+def connect(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0, retry: Policy | None = None) -> Broker:
     """Return the broker at a URL, to be entered with ``async with``.
 
     Args:
@@ -35,19 +36,24 @@ def connect(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0)
             ``statement_cache_size``.
         clock: where time comes from.
         upkeep_every: how often, in seconds, messages that expired and queues that are idle are looked for.
+        retry: how to make a call again while the store does not answer: ``Exponential(min=0.8, max_attempts=4)``. Only
+            what was certainly not done is done again. None: the first failure is raised.
     """
-    return Broker(_engine(url, clock), clock=clock, upkeep_every=upkeep_every)
+    return Broker(_engine(url, clock), clock=clock, upkeep_every=upkeep_every, retry=retry)
 
 
-def connect_blocking(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0) -> BlockingBroker:
+def connect_blocking(
+    url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0, retry: Policy | None = None
+) -> BlockingBroker:
     """Return the broker at a URL for a program without an event loop, to be entered with ``with``.
 
     Args:
         url: as for ``connect``.
         clock: where time comes from.
         upkeep_every: how often, in seconds, messages that expired and queues that are idle are looked for.
+        retry: as for ``connect``.
     """
-    return BlockingBroker(connect(url, clock=clock, upkeep_every=upkeep_every))
+    return BlockingBroker(connect(url, clock=clock, upkeep_every=upkeep_every, retry=retry))
 
 
 def open_recovery(

@@ -32,7 +32,6 @@ def bench(*arguments):
     return ran.stdout
 
 
-@pytest.mark.timeout(300)  # every figure has a process of its own
 @engines
 def test_it_runs_is_written_down_and_leaves_nothing_behind(engine, folder, tmp_path):
     figures, page = tmp_path / "figures.json", tmp_path / "page.md"

@@ -11,6 +11,7 @@ import pytest
 from redrive import connect, connect_blocking
 from redrive.broker.portal import Portal
 from redrive.errors import UsageError
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -75,9 +76,9 @@ def test_a_call_of_another_thread_ends_when_it_is_closed(monkeypatch):
 
     thread = threading.Thread(target=call)
     thread.start()
-    assert begun.wait(20)
+    assert begun.wait(PATIENCE_S)
     portal.close()
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert ended == [True]
 
 
@@ -87,7 +88,11 @@ def test_a_call_of_another_thread_ends_when_it_is_closed(monkeypatch):
 def run(program, *arguments):
     """Run a program; return what it printed, and what it complained of."""
     done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     return done.stdout, done.stderr
 

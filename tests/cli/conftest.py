@@ -4,9 +4,8 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from redrive.cli.app import app
+from tests.commands import run_command
 
 
 @pytest.fixture(autouse=True)
@@ -19,11 +18,7 @@ def _elsewhere(tmp_path, monkeypatch):
 @pytest.fixture
 def run():
     """Run a command; the result has what it said."""
-
-    def runner(*arguments, stdin=None):
-        return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-
-    return runner
+    return run_command
 
 
 @pytest.fixture

@@ -6,10 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
 from redrive import __version__
-from redrive.cli.app import app, command_line
+from redrive.cli.app import command_line
 
 GOOD = """
 default = "standard"
@@ -22,11 +21,6 @@ max_attempts = 3
 kind = "adaptive"
 fallback = "standard"
 """
-
-
-@pytest.fixture
-def run():
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

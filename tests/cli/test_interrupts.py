@@ -11,6 +11,7 @@ import pytest
 
 from redrive import connect_blocking
 from redrive.cli import interrupts, screen
+from tests.patience import PATIENCE_S
 
 URL = "sqlite:///redrive.db?synchronous=normal"
 LINES = "\n".join(map(str, range(5_000)))
@@ -86,7 +87,7 @@ def test_a_real_ctrl_c_is_answered(tmp_path, ok, orders):
         while not broker.inspect(orders).ready:
             assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    said, problems = process.communicate(timeout=50)
+    said, problems = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, problems) == (130, "")
     sent = int(said.split()[1].replace(",", ""))
     assert f"{sent:,} to orders" in said

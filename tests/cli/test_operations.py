@@ -10,6 +10,7 @@ import pytest
 
 from redrive.cli import telling
 from redrive.recovery import Progress
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -166,7 +167,7 @@ def test_run_serves_until_it_is_told_to_stop(ok, read, tmp_path):
         assert ", for " in ok("operations", "services")
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert read("operations", "services") == []
     assert len(read("peek", "orders")) == 3

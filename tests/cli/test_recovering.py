@@ -14,6 +14,7 @@ from redrive import connect_blocking
 from redrive.broker import Message
 from redrive.clock import system_clock, utc
 from redrive.worker.confirming import confirmation_of
+from tests.patience import PATIENCE_S
 
 URL = "sqlite:///redrive.db"
 
@@ -444,21 +445,39 @@ def start(tmp_path):
     yield starter
     for process in started:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def test_the_first_interrupt_stops_watching_and_says_how_to_go_on(start, ok, fail):
     fail(*map(str, range(30)))
     process = start("recover", "--all", "--rate", 2, "--yes")
     line = next(line for line in iter(process.stderr.readline, "") if "Ctrl-C" in line)
-    assert line.startswith("operation 1;")
+    assert line == "operation 1; nobody else serves: after Ctrl-C it waits for redrive operations watch 1\n"
     process.send_signal(signal.SIGINT)
-    said, problems = process.communicate(timeout=30)
+    said, problems = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, problems
     assert "operation 1 (recover) is running" in said
+    assert problems.startswith("stopped watching operation 1: nobody else serves, so nothing more is sent until")
     assert "redrive operations watch 1" in problems
     ok("operations", "set-rate", 1, "none")
     assert "30 of 30" in ok("operations", "watch", 1, "--wait", 0)
+
+
+def test_the_first_interrupt_says_who_goes_on(start, ok, read, fail):
+    fail(*map(str, range(30)))
+    start("operations", "run")
+    while not read("operations", "services"):
+        pass
+    process = start("recover", "--all", "--rate", 2, "--yes")
+    line = next(line for line in iter(process.stderr.readline, "") if "Ctrl-C" in line)
+    assert line == "operation 1; after Ctrl-C 1 other process goes on with it\n"
+    process.send_signal(signal.SIGINT)
+    _, problems = process.communicate(timeout=30)
+    assert process.returncode == 130, problems
+    assert problems.startswith("stopped watching operation 1: 1 other process goes on with it\n")
+    ok("operations", "set-rate", 1, "none")
+    while read("operations", "show", 1)["state"] != "completed":
+        pass
 
 
 @pytest.mark.torture

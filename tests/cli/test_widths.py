@@ -13,6 +13,7 @@ import pytest
 
 from redrive import connect, open_recovery
 from redrive.broker import Message
+from tests.patience import PATIENCE_S
 
 QUEUE = "warehouse.deliveries.europe-west.priority"
 KIND = "shop.errors.AddressNotUnderstoodByTheCarrier"
@@ -107,5 +108,5 @@ def test_a_real_terminal_is_as_wide_as_it_says(filled):
             while part := os.read(ours, 65_536):
                 said += part
         os.close(ours)
-        assert process.wait(50) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert QUEUE in said.decode()

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from redrive import connect_blocking
-from redrive.cli.working import fingerprint, load
+from redrive.cli.crew import fingerprint
+from redrive.cli.working import load
 from redrive.errors import UsageError
+from tests.patience import PATIENCE_S
 
 APP = """
 import os
@@ -39,7 +41,7 @@ def app(tmp_path, monkeypatch):
 def url(tmp_path):
     where = f"sqlite:///{tmp_path}/orders.db"
     with connect_blocking(where) as broker:
-        broker.declare("orders", lock_duration=1)
+        broker.declare("orders")
     return where
 
 
@@ -61,7 +63,7 @@ def start(app, url):
         for _ in range(2):  # the second one ends it at once, and its processes with it
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def told(stream, text):
@@ -117,15 +119,18 @@ def test_it_handles_messages_until_it_is_told_to_stop(start, url):
     send(url, "one")
     assert process.stdout.readline().startswith("handled one")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0
 
 
-def test_several_processes_share_the_work_and_stop_together(start, url):
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_several_processes_share_the_work_and_all_end_well(start, url, how):
     process = start("--processes", "2")
     send(url, "one", "two")
     assert {process.stdout.readline().split()[1] for _ in range(2)} == {"one", "two"}
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    process.send_signal(how)
+    # its processes write there too, and it ends with 1 if one of them does not end with 0
+    assert process.communicate(timeout=PATIENCE_S)[1] == "2 processes run app:worker; Ctrl-C stops them\n"
+    assert process.returncode == 0
 
 
 def test_a_process_that_dies_is_replaced(start, url):
@@ -136,8 +141,92 @@ def test_a_process_that_dies_is_replaced(start, url):
     send(url, "after")
     assert told(process.stdout, "handled after")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
+
+
+def test_a_process_that_does_not_end_well_is_named_and_the_command_fails(start, url, app):
+    app.write_text(f"{APP}\nimport atexit\natexit.register(os._exit, 7)")
+    process = start("--processes", "2")
+    send(url, "one")
+    assert process.stdout.readline().startswith("handled one")
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=PATIENCE_S)[1].splitlines()[1:]
+    assert len(said) == 2
+    assert all(line.startswith("worker process ") and line.endswith(" ended with status 7") for line in said)
+    assert process.returncode == 1
+
+
+UNTIL_A_SIGNAL = """
+import os, signal
+read, write = os.pipe()
+os.set_blocking(write, False)
+signal.set_wakeup_fd(write)
+print("importing", flush=True)
+os.read(read, 1)
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--processes", "2")], ids=["one", "two"])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_during_the_start_takes_no_message_and_ends_well(start, url, app, options, how):
+    app.write_text(UNTIL_A_SIGNAL + APP)
+    send(url, "one")
+    process = start(*options)
+    assert [process.stdout.readline() for _ in range(len(options) or 1)] == ["importing\n"] * (len(options) or 1)
+    process.send_signal(how)
+    assert process.communicate(timeout=PATIENCE_S)[0] == ""
+    assert process.returncode == 0
+
+
+def test_a_second_signal_gives_everything_back_at_once_and_ends_well(start, url, app):
+    app.write_text(APP.replace("os._exit(3)", "import asyncio; await asyncio.Event().wait()"))
+    process = start("--processes", "2")
+    send(url, "die", "die")
+    assert [process.stdout.readline().split()[1] for _ in range(2)] == ["die", "die"]
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=25)[1] == "2 processes run app:worker; Ctrl-C stops them\n"
+    assert process.returncode == 0
+    with connect_blocking(url) as broker:
+        assert broker.inspect("orders").ready == 2
+
+
+IMPATIENT = """
+import sys, typer
+from redrive.cli.crew import Crew
+from redrive.cli.stop_signals import StopSignals
+from redrive.retry import Fixed
+with StopSignals() as told:
+    crew = Crew("app:worker", sys.argv[1], 2, reload=False, restarts=Fixed(0.01, max_attempts=3))
+    sys.exit(not crew.run(told))
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (APP.replace('"orders"', '"nowhere"'), "there is no queue 'nowhere'"),
+        ("import a_module_that_is_not_there", "No module named 'a_module_that_is_not_there'"),
+    ],
+    ids=["no queue", "import error"],
+)
+def test_processes_that_fail_at_once_again_and_again_end_the_command(app, url, source, problem):
+    app.write_text(source)
+    ran = subprocess.run(
+        [sys.executable, "-c", IMPATIENT, url], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert ran.returncode == 1
+    assert ran.stderr.count(problem) >= 3
+    assert "ended with status 1, 3 times in a row within 10 s of its start; giving up" in ran.stderr
+
+
+def test_a_mistyped_url_is_refused_and_makes_no_database(app, run):
+    for options in ((), ("--processes", "2")):
+        refused = run("worker", "app:worker", "--url", "sqlite:///ordres.db", *options)
+        assert refused.exit_code == 1
+        assert "there is no database ordres.db; say where it is with --url" in " ".join(refused.stderr.split())
+    assert not app.with_name("ordres.db").exists()
 
 
 def test_its_processes_end_with_it_however_it_ends(start, url):
@@ -145,7 +234,7 @@ def test_its_processes_end_with_it_however_it_ends(start, url):
     send(url, "one")
     assert process.stdout.readline().startswith("handled one")
     process.kill()
-    assert process.wait(30) == -signal.SIGKILL
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     process.stdout.read()  # ends when the last of them has closed it
 
 
@@ -164,7 +253,8 @@ def test_changed_code_is_started_anew(start, url, app):
     assert process.stdout.readline().startswith("handled one")
     app.write_text(APP.replace('"handled"', '"now handled"'))
     assert told(process.stderr, "code has changed")
+    assert told(process.stderr, "handles orders")  # the new one: until then the old one may still receive
     send(url, "two")
     assert process.stdout.readline().startswith("now handled two")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0

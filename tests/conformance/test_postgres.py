@@ -9,5 +9,5 @@ from redrive.testing.conformance import EngineConformance
 
 class TestPostgres(EngineConformance):
     @pytest.fixture
-    def make_engine(self, postgres_url, postgres_schema):
-        return lambda clock: PostgresEngine(postgres_url, schema=postgres_schema, clock=clock)
+    def make_engine(self, postgres_url, emptied_schema):
+        return lambda clock: PostgresEngine(postgres_url, schema=emptied_schema, clock=clock)

@@ -7,13 +7,28 @@ from contextlib import asynccontextmanager
 import pytest
 
 from redrive.engines.sqlite import SqliteEngine
+from redrive.recovery.transformer import Transformer
 from tests.conformance.homes import PostgresHome, SqliteHome
-from tests.crash.harness import World
+from tests.crash.harness import CHANGING, World
 
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     monkeypatch.setattr("redrive.recovery.plan.LARGEST_BATCH", 6)
+
+
+@pytest.fixture(autouse=True)
+def time_stands_still_while_messages_are_changed(monkeypatch):
+    exchange = Transformer._exchange
+
+    async def noted(self, transform, message):
+        CHANGING.append(message)
+        try:
+            return await exchange(self, transform, message)
+        finally:
+            CHANGING.remove(message)
+
+    monkeypatch.setattr(Transformer, "_exchange", noted)
 
 
 @pytest.fixture
@@ -59,9 +74,9 @@ class InMemory:
 
 
 @pytest.fixture(params=["one-schema", "queues-in-postgres", "ledger-in-postgres"])
-async def lasting_world(request, postgres_url, postgres_schema):
+async def lasting_world(request, postgres_url, emptied_schema):
     """A world with PostgreSQL in it, for many runs: engines that are open already and a schema that is there."""
-    schema, file = PostgresHome(postgres_url, postgres_schema), SqliteHome()
+    schema, file = PostgresHome(postgres_url, emptied_schema), SqliteHome()
     queues, store = {
         "one-schema": (schema, schema),
         "queues-in-postgres": (schema, file),

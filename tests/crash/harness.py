@@ -21,16 +21,28 @@ from redrive.broker import Broker, Complete, Message, QueueSettings, Received, S
 from redrive.clock import pause, utc
 from redrive.engines.ledger.ledger import SqlLedger
 from redrive.errors import EngineUnavailable, InvalidSetting, LeaseLost, LockLost, OperationConflict
-from redrive.recovery import LaneSettings, OperationState, Outcome, Recovery, ServiceSettings, Status
+from redrive.recovery import (
+    LaneSettings,
+    OperationState,
+    Outcome,
+    Recovery,
+    ServiceSettings,
+    Status,
+    TransformSettings,
+)
 from redrive.recovery.copies import STAGING_QUEUE
 from redrive.recovery.identity import failure_id
 from redrive.recovery.states import ENDED, SENT
 from redrive.recovery.vocabulary import clean, read_failure
-from redrive.testing import ManualClock
 from redrive.worker.confirming import RECOVERY_TAG, confirmation_of, digest_of
+from tests.clocks import SharedClock
 
 DESTINATIONS = ("a", "b")
 LANES = LaneSettings(page=2, lock_duration=10.0)
+TRANSFORMS = TransformSettings(allow="tests.recovery.functions:*", seconds=30.0)
+CHANGING = []
+"""The messages that functions are changing, in processes whose time is not ours."""
+
 MOST_TURNS = 6_000
 """No run comes near it; one that does goes round in circles."""
 
@@ -200,12 +212,15 @@ class Process:
         self.is_dead = True
         self.world.bury(self)
 
-    async def work(self, steps=60):
-        """Do all work there is."""
+    async def work(self, steps=200):
+        """Do all work there is, and wait for what has to wait a moment."""
         for _ in range(steps):
             try:
-                if not await self.recovery.step():
+                step = await self.recovery.step()
+                if not step and (step.next_in is None or step.next_in > LANES.lock_duration):
                     return
+                if not step:
+                    await pause(self.world.clock, step.next_in)
             except LeaseLost:
                 continue  # a neighbour has it now
         raise AssertionError(f"{self}: there is no end of work\n{self.world.story()}")
@@ -226,8 +241,8 @@ class World:
         self.queues = Keeping(queues) if is_shared else queues
         self.store = self.queues if store in (None, queues) else Keeping(store) if is_shared else store
         self.is_shared = is_shared
-        self.settings = settings or ServiceSettings(lanes=LANES)
-        self.clock = ManualClock()
+        self.settings = settings or ServiceSettings(lanes=LANES, transforms=TRANSFORMS)
+        self.clock = SharedClock()
         self._ids = count(1)
         self.run = 0
         self.begin(seed)
@@ -347,7 +362,7 @@ class World:
                 return True
             if all(task.done() for task in tasks):
                 return True
-            if not loop._ready and not self._at_work and (self.waiting or self.clock.sleepers):
+            if not loop._ready and not self._at_work and not CHANGING and (self.waiting or self.clock.sleepers):
                 return False
 
     def _runnable(self):
@@ -408,7 +423,8 @@ class World:
 
     def _add_up(self, operation):
         now = operation.progress
-        if now.total != now.forwarded + now.skipped + now.failed + now.cancelled + now.remaining:
+        sent = now.succeeded + now.failed_again + now.waiting + now.closed + now.superseded + now.done
+        if now.total != sent + now.skipped + now.failed + now.cancelled + now.remaining or sent != now.forwarded:
             self.faults.append(f"figures do not add up: {operation}")
 
     def story(self):

@@ -5,7 +5,7 @@ import asyncio
 
 from redrive.broker import Message, QueueSettings
 from redrive.clock import pause
-from redrive.recovery import Canary, Status, Transform
+from redrive.recovery import Canary, Outcome, Status, Transform
 from redrive.recovery.states import ENDED
 from tests.crash.harness import DESTINATIONS, tolerating
 
@@ -256,6 +256,27 @@ class Racing(Scenario):
         for queue in DESTINATIONS:
             await world.collect(process, queue)
         assert world.arrived_ids == dict.fromkeys(world.ids, 1)
+
+
+class Mended(Scenario):
+    """A function changes the messages of one queue, and its process dies of those of the other."""
+
+    each = 1
+
+    async def prepare(self, world, process):
+        made = [world.failed(queue, size=size) for queue, size in zip(DESTINATIONS, (2, 3), strict=True)]
+        await process.broker.send_many("error", made)
+        await process.recovery.ingest()
+
+    async def script(self, world, process):
+        await self.asked(world, process, transform=Transform(function="tests.recovery.functions:die_of_three"))
+        await process.work()
+
+    async def check(self, world, process):
+        (operation,) = await operations(world, process)
+        assert (operation.progress.forwarded, operation.progress.failed) == (1, 1), operation
+        (failed,) = await process.recovery.outcomes(operation.number, [Outcome.FAILED])
+        assert "ended its process: exit status 3" in failed.reason
 
 
 async def operations(world, process):

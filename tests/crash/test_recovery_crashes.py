@@ -11,7 +11,7 @@ from itertools import count
 import pytest
 
 from tests.crash.harness import Mishap, check, finished, prepared, run
-from tests.crash.scenes import SCENARIOS, operations
+from tests.crash.scenes import SCENARIOS, Mended, operations
 
 long = [pytest.mark.torture, pytest.mark.timeout(3_600)]
 MOST_CALLS = 400
@@ -40,6 +40,11 @@ async def every_point(new_world, scenario, *, first=1, stride=1, **how):
 )
 async def test_a_process_that_dies_before_any_call_leaves_nothing_behind(quick_world, name, stride):
     assert await every_point(quick_world, SCENARIOS[name], stride=stride) > 20
+
+
+@pytest.mark.parametrize("stride", [pytest.param(12, id="some"), pytest.param(1, id="all", marks=long)])
+async def test_a_process_that_dies_while_functions_change_messages_leaves_nothing_behind(quick_world, stride):
+    assert await every_point(quick_world, Mended(), first=1 + stride // 2, stride=stride) > 20
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=long) for name in SCENARIOS])

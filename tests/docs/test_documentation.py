@@ -12,7 +12,6 @@ How a page says what to do with a block, in the words after its opening fence:
 - ``toml`` and ``xml`` that define policies are loaded.
 """
 
-import os
 import re
 import shlex
 import subprocess
@@ -25,6 +24,7 @@ import pytest
 
 from redrive.retry import Policies
 from redrive.testing import no_sleep
+from tests.commands import run_command
 from tests.postgres.fixtures import names
 
 ROOT = Path(__file__).parents[2]
@@ -79,14 +79,8 @@ def ran_command(block: Block, command: str) -> str:
     """Run a ``redrive`` command in the current directory; return what it printed."""
     program, *arguments = shlex.split(command, comments=True)
     assert program == "redrive", f"{block}: only redrive commands are run; mark the block `sh no-run`"
-    ran = subprocess.run(
-        [sys.executable, "-m", "redrive.cli", *arguments],
-        env=os.environ | {"COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+    ran = run_command(*arguments, env={"COLUMNS": "80"})
+    assert ran.exit_code == 0, f"{command}\n{ran.output}"
     return ran.stdout
 
 

@@ -8,6 +8,7 @@ import pytest
 from redrive.engines.hints import Hints
 from redrive.errors import EngineUnavailable
 from redrive.testing import ManualClock
+from tests.patience import PATIENCE_S
 
 
 class World:
@@ -128,7 +129,7 @@ async def test_a_queue_is_waited_for_a_moment_longer_than_somebody_waits(world):
 async def test_nobody_waits_for_what_is_closed(world):
     waiting = await world.waiting()
     await world.hints.close()
-    await asyncio.wait_for(waiting, 20)
+    await asyncio.wait_for(waiting, PATIENCE_S)
     again = await world.waiting()
     assert again.done()
 

@@ -7,6 +7,7 @@
 import os
 from itertools import count
 
+import psycopg
 import pytest
 
 EMPTY = """
@@ -79,11 +80,37 @@ DO $$ DECLARE found text; BEGIN
         WHERE schemaname = '{0}' AND tablename NOT IN ('redrive_migrations', 'ledger_changes') LOOP
         EXECUTE 'DELETE FROM ' || found;
     END LOOP;
-    FOR found IN SELECT quote_ident(schemaname) || '.' || quote_ident(sequencename) FROM pg_sequences
-        WHERE schemaname = '{0}' LOOP
-        EXECUTE 'ALTER SEQUENCE ' || found || ' RESTART';
-    END LOOP;
+    PERFORM setval(format('%I.%I', schemaname, sequencename), start_value, false) FROM pg_sequences
+        WHERE schemaname = '{0}' AND last_value IS NOT NULL;
 END $$"""
+
+
+class Emptying:
+    """Empties a schema, by a connection that is kept: to make one takes longer than to delete what a test leaves."""
+
+    def __init__(self, url, schema):
+        self._url = url
+        self._statement = EMPTIED.format(schema)
+        self._connection = None
+
+    def __call__(self):
+        if self._connection is None:
+            self._connect()
+        try:
+            self._connection.execute(self._statement)
+        except psycopg.OperationalError:
+            if not self._connection.broken:
+                raise
+            self._connect()  # tests that end all connections to their database end this one too
+            self._connection.execute(self._statement)
+
+    def _connect(self):
+        # An engine that was left open must show as an error, not as a test that hangs.
+        self._connection = psycopg.connect(self._url, autocommit=True, options="-c lock_timeout=10s")
+
+    def close(self):
+        if self._connection is not None:
+            self._connection.close()
 
 
 @pytest.fixture(scope="session")
@@ -96,13 +123,19 @@ def lasting_schema(postgres_url):
     run_sql(postgres_url, "SET lock_timeout = '10s'", f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
 
 
-@pytest.fixture
-def emptied_schema(postgres_url, lasting_schema):
-    """The name of a schema in which there is nothing but, perhaps, empty tables."""
-    from tests.postgres.server import run_sql
+@pytest.fixture(scope="session")
+def emptying(postgres_url, lasting_schema):
+    """Empties the schema that lasts."""
+    emptying = Emptying(postgres_url, lasting_schema)
+    yield emptying
+    emptying.close()
 
+
+@pytest.fixture
+def emptied_schema(lasting_schema, emptying):
+    """The name of a schema in which there is nothing but, perhaps, empty tables."""
     yield lasting_schema
-    run_sql(postgres_url, "SET lock_timeout = '10s'", EMPTIED.format(lasting_schema))
+    emptying()
 
 
 @pytest.fixture

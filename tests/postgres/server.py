@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import asyncpg
 
 from redrive.clock import system_clock
+from tests.patience import PATIENCE_S
 from tests.postgres.binaries import identity, programs, run_as
 
 SUPERUSER = "postgres"
@@ -40,7 +41,6 @@ local replication all trust
 """
 
 STOP_SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
-PATIENCE_S = 30.0
 
 # Reads until the tests' process has gone, however it went; then ends the server and removes everything.
 WATCH = """\

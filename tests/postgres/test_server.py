@@ -10,6 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.postgres import binaries
 from tests.postgres.fixtures import new_server
 from tests.postgres.server import FAST, PostgresServer, database_of, run_sql, terminate_backends, wait_until
@@ -75,7 +76,7 @@ def test_a_server_does_not_outlive_tests_that_are_killed():
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     killed = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=50
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     folder, pid = killed.stdout.split()

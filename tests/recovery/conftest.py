@@ -3,7 +3,8 @@
 
 import pytest
 
-from tests.recovery.sites import SITES
+from redrive.recovery.transformer import Transformer
+from tests.recovery.sites import CHANGING, SITES
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -15,6 +16,20 @@ def pytest_collection_modifyitems(items):
         is_schema = "[one-schema" in item.name and not marks.isdisjoint({"before_databases", "large"})
         if is_apart or is_schema:
             item.add_marker(pytest.mark.torture)
+
+
+@pytest.fixture(autouse=True)
+def time_stands_still_while_messages_are_changed(monkeypatch):
+    exchange = Transformer._exchange
+
+    async def noted(self, transform, message):
+        CHANGING.append(message)
+        try:
+            return await exchange(self, transform, message)
+        finally:
+            CHANGING.remove(message)
+
+    monkeypatch.setattr(Transformer, "_exchange", noted)
 
 
 @pytest.fixture(params=SITES)

@@ -14,7 +14,7 @@ async def test_archiving_many_goes_on_after_a_kill_at_the_right_batch(site):
     """Behaviour 66: nothing twice, nothing left out, and it is still the same person's operation."""
     process = await site.open()
     await process.fail(3_500)
-    operation = await process.recovery.archive("", actor="ann", reason="test data")
+    operation = await process.recovery.archive("status:unresolved", actor="ann", reason="test data")
     process.dies("ledger.claim", when="after", nth=3)
     with pytest.raises(Crash):
         await process.work()
@@ -33,7 +33,7 @@ async def test_archiving_many_goes_on_after_a_kill_at_the_right_batch(site):
 async def test_archiving_leaves_newcomers_alone(process):
     """Behaviour 66: what fails while it goes on was not meant."""
     await process.fail(1_100)
-    operation = await process.recovery.archive("")
+    operation = await process.recovery.archive("status:unresolved")
     process.at("ledger.claim", lambda *_: process.fail(5), when="after", nth=2)
     await process.work()
     assert (await process.recovery.operation(operation.number)).progress.forwarded == 1_100
@@ -44,7 +44,7 @@ async def test_archiving_leaves_newcomers_alone(process):
 async def test_a_cancelled_archive_leaves_the_rest(process):
     """Behaviour 43, 66: an archive can be cancelled too; its figures say how far it was."""
     await process.fail(2_500)
-    operation = await process.recovery.archive("")
+    operation = await process.recovery.archive("status:unresolved")
     from redrive.recovery.states import OperationEvent
 
     ledger = process.raw_ledger
@@ -80,7 +80,7 @@ async def test_restore_gives_back_exactly_what_was_archived(process):
 async def test_an_archived_message_that_fails_again_is_unresolved(process):
     """Behaviour 56: somebody had sent it by other means."""
     (id_,) = await process.fail(1)
-    await process.recovery.archive("")
+    await process.recovery.archive("status:unresolved")
     await process.work()
     process.clock.advance(5)
     await process.broker.send("error", process.site.failed_message(id="message-1", body=b"order 1"))
@@ -120,7 +120,7 @@ async def test_the_sweep_takes_only_what_is_settled_and_old(process):
 async def test_a_shorter_retention_acts_with_the_next_sweep(process):
     """Behaviour 68: age is counted when it is asked for, not stored when something is settled."""
     await process.fail(3)
-    await process.recovery.archive("")
+    await process.recovery.archive("status:unresolved")
     await process.work()
     process.clock.advance(100)
     await process.recovery.sweep(1_000)
@@ -227,12 +227,12 @@ async def test_refusals_are_in_the_trail_too(process):
     """Behaviour 69: whoever is refused is written down, with the reason."""
     ids = await process.fail(2, body=b"no json")
     recovery = process.recovery
-    await recovery.recover("", actor="ann")
+    await recovery.recover("status:unresolved", actor="ann")
     tries = [
-        recovery.recover("", actor="bob"),
+        recovery.recover("status:unresolved", actor="bob"),
         recovery.recover("queue:orders", redirect="nowhere", actor="bob"),
         recovery.recover("nonsense:1", actor="bob"),
-        recovery.archive("", actor="bob"),
+        recovery.archive("status:unresolved", actor="bob"),
         recovery.edit(ids[0], Transform(set_json={"/a": 1}), actor="bob"),
         recovery.edit("f" * 32, Transform(body=b""), actor="bob"),
         recovery.redirect("orders", "orders", actor="bob"),
@@ -252,7 +252,7 @@ async def test_a_send_that_failed_is_not_told_as_a_success(process):
     """Behaviour 69: neither by the figures nor by the outcomes."""
     await process.broker.delete("orders")
     await process.fail(1)
-    operation = await process.recovered("", actor="ann")
+    operation = await process.recovered(actor="ann")
     assert (operation.progress.forwarded, operation.progress.failed) == (0, 1)
     assert await process.recovery.outcomes(operation.number, [Outcome.FORWARDED]) == []
 
@@ -289,7 +289,7 @@ async def test_archived_messages_are_not_recovered_by_a_selection(process):
 async def test_archiving_twice_at_once_is_refused(process):
     """Behaviour 50: the second archive of the same messages is told of the first."""
     await process.fail(3)
-    first = await process.recovery.archive("")
+    first = await process.recovery.archive("status:unresolved")
     with pytest.raises(OperationConflict) as caught:
-        await process.recovery.archive("")
+        await process.recovery.archive("status:unresolved")
     assert caught.value.operation == first.number

@@ -95,7 +95,7 @@ async def test_texts_that_cannot_be_stored_are_the_callers_error(process, text, 
     """L5.2: the same on every engine: refused as a wrong argument, or stored; never as a database that is away."""
     await process.fail(1)
     try:
-        operation = await process.recovery.recover("", **{which: text})
+        operation = await process.recovery.recover("status:unresolved", **{which: text})
     except (UsageError, ValueError):
         assert await process.recovery.operations() == []
     else:
@@ -142,7 +142,7 @@ async def test_a_transform_that_makes_a_message_too_large_costs_only_that_messag
     await process.broker.declare("small", max_message_bytes=2_000)
     await process.fail(1, queue="small")
     await process.fail(1)
-    operation = await process.recovered("", transform=Transform(body=b"x" * 5_000))
+    operation = await process.recovered(transform=Transform(body=b"x" * 5_000))
     assert (operation.progress.forwarded, operation.progress.failed) == (1, 1)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from redrive.broker import Send
-from redrive.errors import OperationConflict
+from redrive.errors import LeaseLost, OperationConflict
 from redrive.recovery import OperationState, Outcome, Status
 from redrive.recovery.plan import Holder, in_the_way
 from tests.recovery.sites import Crash
@@ -51,7 +51,7 @@ async def test_what_another_operation_has_is_skipped_with_its_number(process):
 async def test_what_is_about_to_be_sent_is_not_taken_twice(process):
     """Behaviour 18: a message that an operation has is refused to the next, which is told of it."""
     ids = await process.fail(2)
-    first = await process.recovery.recover("", actor="ann")
+    first = await process.recovery.recover("status:unresolved", actor="ann")
     refused = []
 
     async def ask_again(*_values):
@@ -127,7 +127,7 @@ async def test_what_was_sent_and_not_heard_of_is_not_sent_again_unasked(process)
         with pytest.raises(OperationConflict) as caught:
             await process.recovery.recover(again)
         assert caught.value.operation == first.number
-    assert (await process.recovered("")).progress.total == 0
+    assert (await process.recovered()).progress.total == 0
     assert await process.arrived() == []
 
 
@@ -180,7 +180,7 @@ async def be_refused_by_the_staging_queue(process):
 
 
 async def cancel(process):
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     process.at("ledger.staged", lambda *_: process.recovery.pause(operation.number), when="after")
     await process.work()
     await process.site.play(process.recovery.cancel(operation.number))
@@ -306,7 +306,7 @@ async def test_the_same_id_twice_counts_once(process):
 async def test_two_thousand_and_one_messages_are_three_batches(process):
     """Behaviour 22: a batch has at most a thousand messages."""
     await process.fail(2_001)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     process.at("ledger.next_batch", lambda *_: sizes(process, operation.number, found))
     found = []
     await process.work()
@@ -336,7 +336,7 @@ async def test_a_selection_of_many_ids_is_cut_too(process):
 async def test_what_was_archived_after_marking_is_not_sent(process):
     """Behaviour 23: a message archived between marking and claiming is skipped, with the reason (their gap)."""
     ids = await process.fail(3)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
 
     async def archive_one(*_values):
         await process.recovery.archive(ids[:1], actor="bob")
@@ -352,7 +352,7 @@ async def test_what_was_archived_after_marking_is_not_sent(process):
 async def test_what_was_deleted_after_marking_has_a_row_that_says_so(process):
     """Behaviour 23: also between marking and claiming."""
     ids = await process.fail(3)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     number = (await process.summary(ids[1])).number
     gone = lambda *_: process.sql("DELETE FROM @.failures WHERE number = ?", number)  # noqa: E731
     process.at("ledger.mark", gone, when="after")
@@ -365,7 +365,7 @@ async def test_what_was_deleted_after_marking_has_a_row_that_says_so(process):
 async def test_what_was_resolved_after_claiming_is_not_sent(process):
     """Behaviour 23: a message resolved while its copy was being staged is skipped; the copy is a stray."""
     ids = await process.fail(3)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     process.at("ledger.staged", lambda *_: process.sql(SET_STATUS, 3, ids[1]))
     await process.work()
     (part,) = await process.recovery.outcomes(operation.number, [Outcome.SKIPPED])
@@ -382,7 +382,7 @@ async def test_what_a_dead_process_was_marking_another_finishes(site):
     """Behaviour 38: all of it: unlike in the source document, nothing has to be asked for again."""
     dead = await site.open()
     await dead.fail(1_500)
-    operation = await dead.recovery.recover("")
+    operation = await dead.recovery.recover("status:unresolved")
     dead.dies("ledger.mark", when="after")
     with pytest.raises(Crash):
         await dead.work()
@@ -399,7 +399,7 @@ async def test_what_a_dead_process_marked_last_another_finishes(site):
     """Behaviour 38: also if nothing was left to mark, only to claim."""
     dead = await site.open()
     await dead.fail(3)
-    operation = await dead.recovery.recover("")
+    operation = await dead.recovery.recover("status:unresolved")
     dead.dies("ledger.claim", nth=2)
     with pytest.raises(Crash):
         await dead.work()
@@ -414,7 +414,7 @@ async def test_a_live_neighbour_is_left_alone(site):
     """L5.5: a process that is slow, and renews its lease, is not taken for dead."""
     slow, quick = await site.open(), await site.open()
     await slow.fail(3)
-    await slow.recovery.recover("")
+    await slow.recovery.recover("status:unresolved")
     sessions = []
 
     async def be_slow(*_values):
@@ -427,3 +427,67 @@ async def test_a_live_neighbour_is_left_alone(site):
     await slow.work()
     assert sessions == [slow.recovery.session]
     assert len(await slow.arrived()) == 3
+
+
+# --- a clock that is set back
+
+
+async def test_a_lease_of_a_dead_process_ends_although_the_clock_was_set_back(site):
+    """F9: an hour back costs the time of one lease, not an hour."""
+    process = await site.open()
+    ledger = process.raw_ledger
+    dead = await ledger.hold("lane/orders", "dead", 15.0)
+    site.clock.jump(-3_600)
+    assert await ledger.hold("lane/orders", "alive", 15.0) is None
+    site.clock.advance(14.9)
+    assert await ledger.hold("lane/orders", "alive", 15.0) is None
+    site.clock.advance(0.2)
+    taken = await ledger.hold("lane/orders", "alive", 15.0)
+    assert taken is not None
+    with pytest.raises(LeaseLost):
+        await ledger.count_strays(dead, "orders", 1)
+    await ledger.count_strays(taken, "orders", 1)
+
+
+async def test_a_lease_of_a_process_that_lives_stays_its_own_when_the_clock_is_set_back(site):
+    """F9: never two at once, whoever asks how often."""
+    process = await site.open()
+    ledger = process.raw_ledger
+    mine = await ledger.hold("lane/orders", "mine", 15.0)
+    site.clock.jump(-3_600)
+    for _ in range(20):
+        assert await ledger.hold("lane/orders", "other", 15.0) is None
+        await ledger.count_strays(mine, "orders", 0)
+        site.clock.advance(5.0)
+        await ledger.renew(mine, 15.0)
+
+
+async def test_an_operation_of_a_dead_process_goes_on_although_the_clock_was_set_back(site):
+    """F9: with a rate as well; leases, the lane's next moment and what is locked are behind us in half a minute."""
+    process = await site.open()
+    await process.fail(6)
+    operation = await process.recovery.recover("status:unresolved", rate=2)
+    process.dies("ledger.forwarded", nth=2)
+    with pytest.raises(Crash):
+        await process.work()
+    site.clock.jump(-3_600)
+    other = await site.open()
+    began = site.clock.monotonic()
+    while not (await other.recovery.operation(operation.number)).is_over:
+        step = await other.recovery.step()
+        assert step or step.next_in is not None
+        site.clock.advance(step.next_in or 0.0)
+        assert site.clock.monotonic() - began < 60
+    assert (await other.recovery.operation(operation.number)).progress.forwarded == 6
+
+
+async def test_who_is_gone_is_not_seen_for_long_although_the_clock_was_set_back(site):
+    """F9: the list of who serves is kept by those who serve."""
+    process = await site.open()
+    ledger = process.raw_ledger
+    await ledger.present("dead", "host", 30.0)
+    site.clock.jump(-3_600)
+    await ledger.present("alive", "host", 30.0)
+    site.clock.advance(31.0)
+    await ledger.present("alive", "host", 30.0)
+    assert [each.session for each in await ledger.services()] == ["alive"]

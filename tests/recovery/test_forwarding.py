@@ -61,7 +61,7 @@ async def test_a_process_that_dies_while_it_forwards_loses_and_doubles_nothing(s
     """Behaviour 30: after a restart the staging queue is drained; every message arrives once."""
     process = await site.open(lanes={"page": 4})
     await process.fail(10)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     process.at("ledger.to_stage", lambda *_: process.dies(verb, when=when, nth=nth))
     try:
         await process.work()
@@ -81,7 +81,7 @@ async def test_after_a_restart_copies_that_a_dead_process_has_locked_are_waited_
     """Behaviour 30: the drain does not end while a lock on a copy has not ended."""
     process = await site.open(lanes={"lock_duration": 10.0})
     await process.fail(3)
-    await process.recovery.recover("")
+    await process.recovery.recover("status:unresolved")
     process.at("ledger.staged", lambda *_: process.dies("engine.lock_next", when="after"), when="after")
     with pytest.raises(Crash):
         await process.work()
@@ -171,7 +171,7 @@ async def test_a_destination_that_does_not_answer_is_asked_again(process):
     """Behaviour 33: a broker that is away for a moment ejects nobody."""
     await process.fail(3)
     process.refuses(is_for("orders"), times=2, error=EngineUnavailable("away"))
-    await process.recovery.recover("")
+    await process.recovery.recover("status:unresolved")
     for _ in range(2):
         with pytest.raises(EngineUnavailable):
             await process.work()
@@ -239,7 +239,7 @@ async def test_a_refusing_destination_holds_up_only_itself(site):
     await process.fail(5, queue="billing")
     await process.fail(5)
     process.refuses(is_for("billing"), error=EngineUnavailable("away"))
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     running = asyncio.create_task(process.recovery.run())
     await site.until(lambda: has_sent(process, operation.number, 5))
     assert len(await process.arrived()) == 5
@@ -276,7 +276,7 @@ async def test_a_process_that_cannot_be_seen_works_all_the_same(process):
     process.fails("ledger.present", EngineUnavailable("away"), times=1_000)
     process.fails("ledger.absent", EngineUnavailable("away"), times=1_000)
     await process.fail(3)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     running = asyncio.create_task(process.recovery.run())
     await process.site.until(lambda: has_sent(process, operation.number, 3))
     await stopped(process, running)
@@ -305,7 +305,7 @@ async def test_stopping_in_the_middle_of_a_batch_goes_on_later(site):
     """Behaviour 37: after a graceful stop the rest is sent with the next start, nothing twice."""
     process = await site.open()
     await process.fail(20)
-    operation = await process.recovery.recover("", rate=2)
+    operation = await process.recovery.recover("status:unresolved", rate=2)
     running = asyncio.create_task(process.recovery.run())
     await site.until(lambda: has_sent(process, operation.number, 5))
     await stopped(process, running)
@@ -325,7 +325,7 @@ async def test_stopping_does_not_wait_for_the_poll(site):
     """Behaviour 37: a graceful stop returns at once, whatever its parts are waiting for."""
     process = await site.open()
     await process.fail(20)
-    await process.recovery.recover("", rate=0.1)
+    await process.recovery.recover("status:unresolved", rate=0.1)
     running = asyncio.create_task(process.recovery.run())
     await site.until(lambda: process.calls["ledger.reserve"])
     before = site.clock.monotonic()
@@ -340,7 +340,7 @@ async def test_a_process_that_was_stopped_can_work_again(process):
     """Behaviour 37: stop ends what runs; step, cancel and run after it do their work."""
     await process.fail(2)
     process.recovery.stop()
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     await process.site.play(process.recovery.cancel(operation.number))
     assert (await process.recovery.operation(operation.number)).state.word == "cancelled"
     process.recovery.stop()
@@ -364,7 +364,7 @@ async def test_a_staging_queue_that_is_deleted_while_nobody_runs_loses_no_messag
     """L5.8: after a restart what was in it is not taken for sent."""
     process = await site.open()
     await process.fail(4)
-    await process.recovery.recover("")
+    await process.recovery.recover("status:unresolved")
     process.dies("ledger.staged", when="after")
     with pytest.raises(Crash):
         await process.work()
@@ -397,7 +397,7 @@ async def test_a_process_that_was_taken_for_dead_can_do_no_harm(site):
     """L5.5: its lease ended while it was away; whatever it does after that is refused."""
     frozen, other = await site.open(), await site.open()
     await frozen.fail(5)
-    operation = await frozen.recovery.recover("")
+    operation = await frozen.recovery.recover("status:unresolved")
 
     async def be_away(*_values):
         site.clock.advance(16)  # no task of this process has run meanwhile: it renewed nothing
@@ -418,18 +418,18 @@ async def test_a_process_that_was_taken_for_dead_can_do_no_harm(site):
 @pytest.mark.parametrize("rate", [1, 7, 25])
 async def test_no_second_ever_sees_more_than_the_rate(site, rate):
     """Behaviour 45: over any window of a second, also after a restart in between, also from two operations."""
-    process = await site.open(settings={"lease": 0.3})
+    process = await site.open(settings={"lease": 0.3}, lanes={"lock_duration": 1.0})
     times = []
     await process.fail(rate * 3)
-    operation = await process.recovery.recover("", rate=rate)
+    operation = await process.recovery.recover("status:unresolved", rate=rate)
     note_times(process, times)
     process.dies("ledger.reserve", when="after", nth=max(2, rate // max(1, rate // 10) - 1))
     with pytest.raises(Crash):
         await process.work()
     await site.crash()
-    process = await site.open()
+    process = await site.open(lanes={"lock_duration": 1.0})
     note_times(process, times)
-    site.clock.advance(0.31)  # then its lease is over
+    site.clock.advance(0.31)  # then its lease is over, and its locks are soon
     await process.work()
     assert (await process.recovery.operation(operation.number)).progress.forwarded == len(times) == rate * 3
     assert busiest_second(times) <= rate
@@ -442,7 +442,7 @@ async def test_a_rate_is_kept_from_one_operation_to_the_next(process):
     note_times(process, times)
     for _ in range(3):
         await process.fail(4)
-        await process.recovered("", rate=4)
+        await process.recovered(rate=4)
     assert len(times) == 12
     assert busiest_second(times) <= 4
 
@@ -454,7 +454,7 @@ async def test_each_destination_has_the_rate_for_itself(process):
         await process.fail(6, queue=queue)
         note_times(process, noted, queue)
     before = process.clock.monotonic()
-    await process.recovered("", rate=2)
+    await process.recovered(rate=2)
     assert process.clock.monotonic() - before < 5
     assert {queue: busiest_second(noted) for queue, noted in times.items()} == {"orders": 2, "billing": 2}
 
@@ -470,7 +470,7 @@ async def test_each_destination_has_the_rate_for_itself(process):
 async def test_a_rate_can_be_changed_while_it_goes(process, rate, then, seconds):
     """Behaviour 45: within the batch that is on its way; the trail says who did it."""
     await process.fail(200)
-    operation = await process.recovery.recover("", rate=rate)
+    operation = await process.recovery.recover("status:unresolved", rate=rate)
     process.at(
         "ledger.forwarded", lambda *_: process.recovery.set_rate(operation.number, then, actor="ann"), when="after"
     )
@@ -484,7 +484,7 @@ async def test_a_rate_can_be_changed_while_it_goes(process, rate, then, seconds)
 async def test_a_rate_that_was_too_slow_is_not_waited_for_to_the_end(process):
     """Behaviour 45: with a message every 1,000 seconds, a change counts at once too."""
     await process.fail(2)
-    operation = await process.recovery.recover("", rate=0.001)
+    operation = await process.recovery.recover("status:unresolved", rate=0.001)
     change = lambda *_: process.recovery.set_rate(operation.number, 1, actor="ann")  # noqa: E731
     process.at("ledger.latest", change, nth=2)
     before = process.clock.monotonic()
@@ -525,5 +525,5 @@ async def test_a_destination_is_checked_when_it_is_chosen(process):
     """Behaviour 33: a redirect to a queue that is not there is refused before anything is stored."""
     await process.fail(1)
     with pytest.raises(QueueNotFound):
-        await process.recovery.recover("", redirect="nowhere")
+        await process.recovery.recover("status:unresolved", redirect="nowhere")
     assert await process.recovery.operations() == []

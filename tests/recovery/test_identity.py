@@ -160,7 +160,7 @@ async def test_an_error_queue_that_looks_for_duplicates_loses_no_failure(process
 async def test_a_transformed_copy_that_fails_leaves_the_message_as_it_was(process):
     """L5.11: a transform that was a mistake costs nobody the original."""
     (id_,) = await process.fail(1, body=b"original", headers={"a": 1})
-    operation = await process.recovered("", transform=Transform(body=b"spoiled", set_headers={"a": 2}))
+    operation = await process.recovered(transform=Transform(body=b"spoiled", set_headers={"a": 2}))
     (sent,) = await process.arrived()
     await process.fail_again(sent)
     found = await process.recovery.show(id_)

@@ -196,7 +196,7 @@ async def test_a_failure_without_a_tag_ends_the_waiting(process):
 async def test_a_consumer_that_fails_before_we_have_noted_the_sending_is_heard(process):
     """Behaviour 55: it was faster than our own note."""
     (id_,) = await process.fail(1)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
 
     async def fail_at_once(*_values):
         await process.fail_again(*await process.arrived())
@@ -317,7 +317,7 @@ async def test_a_bulk_change_by_filter_touches_exactly_what_the_filter_shows(pro
 async def test_a_redirected_message_that_fails_there_updates_its_own_record(process):
     """Behaviour 60: the record knows where it failed last."""
     (id_,) = await process.fail(1)
-    operation = await process.recovered("", redirect="billing")
+    operation = await process.recovered(redirect="billing")
     process.clock.advance(1)
     await process.fail_again(*await process.arrived("billing"))
     found = await process.recovery.show(id_)

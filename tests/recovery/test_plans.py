@@ -35,7 +35,7 @@ async def everything(process):
     first, second = await process.arrived()
     await process.succeed(first)
     await process.fail_again(second)
-    await process.recovered("", limit=2, canary=Canary(count=1))
+    await process.recovered(limit=2, canary=Canary(count=1))
     await process.recovered("status:retry-issued", again=True)
     ids += await process.fail(4)
     paused = await recovery.recover("queue:orders exception:NoStock")

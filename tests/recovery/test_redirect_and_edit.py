@@ -15,8 +15,10 @@ from redrive.errors import (
     RedriveError,
     TransformFailed,
 )
-from redrive.recovery import Outcome, Status, Transform
+from redrive.recovery import Outcome, Status, Transform, TransformSettings
 from tests.recovery.sites import Crash
+
+ALLOWED = {"transforms": TransformSettings(allow=f"{__name__}:*")}
 
 # --- redirects
 
@@ -68,7 +70,7 @@ async def test_a_redirect_to_a_queue_that_is_not_there_is_refused(process):
 async def test_a_redirect_counts_for_what_is_not_staged_yet(process):
     """Behaviour 61: a change in the middle applies to batches that come after it."""
     await process.fail(1_200)
-    await process.recovery.recover("")
+    await process.recovery.recover("status:unresolved")
     process.at("ledger.staged", lambda *_: process.recovery.redirect("orders", "billing"), when="after")
     await process.work()
     assert (len(await process.arrived()), len(await process.arrived("billing"))) == (1_000, 200)
@@ -79,7 +81,7 @@ async def test_the_redirect_of_an_operation_goes_before_all_others(process):
     await process.broker.declare("third")
     await process.fail(2)
     await process.recovery.redirect("orders", "billing")
-    await process.recovered("", redirect="third")
+    await process.recovered(redirect="third")
     assert len(await process.arrived("third")) == 2
 
 
@@ -194,14 +196,15 @@ def mend(message):
 
 
 @pytest.mark.parametrize("function", ["change_the_id", "change_a_locked_header", "raise_nonsense", "not_there"])
-async def test_what_a_function_may_not_do_is_refused_for_that_message(process, function):
+async def test_what_a_function_may_not_do_is_refused_for_that_message(site, function):
     """Behaviour 64: in an edit before anything is stored; in bulk as the message's own reason."""
+    process = await site.open(settings=ALLOWED)
     ids = await process.fail(2)
     transform = Transform(function=f"{__name__}:{function}")
     with pytest.raises(TransformFailed):
         await process.recovery.edit(ids[0], transform)
     assert await process.recovery.operations() == []
-    operation = await process.recovered("", transform=transform)
+    operation = await process.recovered(transform=transform)
     assert (operation.state.word, operation.progress.failed) == ("completed", 2)
     assert all(function in each.reason for each in await process.recovery.outcomes(operation.number))
     assert {(await process.summary(id_)).status for id_ in ids} == {Status.UNRESOLVED}
@@ -231,7 +234,7 @@ async def test_a_crash_in_the_middle_of_an_edit_loses_and_doubles_nothing(site, 
 async def test_what_is_not_unresolved_cannot_be_edited(process):
     """Behaviour 62: it is refused, never silently ignored."""
     (id_,) = await process.fail(1)
-    await process.recovery.archive("")
+    await process.recovery.archive("status:unresolved")
     await process.work()
     with pytest.raises(RedriveError):
         await process.recovery.edit(id_, Transform(body=b"x"))
@@ -251,7 +254,7 @@ async def test_a_preview_shows_what_the_bulk_transform_does(process):
     assert [bool(each.problem) for each in previews] == [False, True, False]
     assert any("EUR" in line for line in previews[0].changes)
     assert await process.recovery.operations() == []
-    operation = await process.recovered("", transform=transform)
+    operation = await process.recovered(transform=transform)
     assert (operation.progress.forwarded, operation.progress.failed) == (2, 1)
     (part,) = await process.recovery.outcomes(operation.number, [Outcome.FAILED])
     assert previews[1].problem in part.reason
@@ -262,11 +265,11 @@ async def test_a_preview_shows_what_the_bulk_transform_does(process):
 
 async def test_a_transform_by_a_function_survives_a_restart(site):
     """L5.11: it is stored by its name with the request."""
-    process = await site.open()
+    process = await site.open(settings=ALLOWED)
     await process.fail(2)
-    await process.recovery.recover("", transform=Transform(function=f"{__name__}:mend"))
+    await process.recovery.recover("status:unresolved", transform=Transform(function=f"{__name__}:mend"))
     await site.crash()
-    process = await site.open()
+    process = await site.open(settings=ALLOWED)
     await process.work()
     assert await process.bodies() == [b"ORDER 1", b"ORDER 2"]
 
@@ -274,6 +277,6 @@ async def test_a_transform_by_a_function_survives_a_restart(site):
 async def test_a_transform_does_not_change_the_failed_message_itself(process):
     """L5.11: what failed stays as it was; only the copy is changed."""
     (id_,) = await process.fail(1)
-    await process.recovered("", transform=Transform(body=b"changed"))
+    await process.recovered(transform=Transform(body=b"changed"))
     assert (await process.recovery.show(id_)).message.body == b"order 1"
     assert isinstance((await process.recovery.show(id_)).message, Message)

@@ -35,7 +35,7 @@ async def test_a_batch_that_is_refused_once_is_staged_one_by_one(process):
 async def test_a_broker_that_does_not_answer_is_asked_again(process):
     """Behaviour 24: it was away for a moment; nothing is ejected for that, and nothing is sent twice."""
     await process.fail(10)
-    await process.recovery.recover("")
+    await process.recovery.recover("status:unresolved")
     process.refuses(is_staged, times=1, error=EngineUnavailable("away"))
     with pytest.raises(EngineUnavailable):
         await process.work()
@@ -81,7 +81,7 @@ async def test_a_process_that_dies_while_it_stages_loses_and_doubles_nothing(sit
     """Behaviour 26: after a restart every message is sent once; what was staged in vain is dropped and counted."""
     process = await site.open(lanes={"page": 4})
     await process.fail(10)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover("status:unresolved")
     process.dies(verb, when=when, nth=nth)
     with pytest.raises(Crash):
         await process.work()
@@ -111,7 +111,7 @@ async def staged_copies(site):
 async def test_nobody_stages_before_the_last_batch_of_its_lane_has_gone(process):
     """L5.6: one batch at a time in a lane."""
     await process.fail(2_001)
-    await process.recovery.recover("")
+    await process.recovery.recover("status:unresolved")
     seen = []
 
     async def look(*_values):
@@ -120,8 +120,7 @@ async def test_nobody_stages_before_the_last_batch_of_its_lane_has_gone(process)
     for nth in (1, 2, 3):
         process.at("ledger.to_stage", look, nth=nth)
     await process.work()
-    assert seen[0] == 0
-    assert max(seen) < 1_000
+    assert seen == [0, 0, 0]
     assert len(await process.arrived()) == 2_001
 
 
@@ -129,7 +128,7 @@ async def test_copies_are_dropped_although_everybody_died_who_knew_of_them(site)
     """Behaviour 31: staged by one who died, cancelled by another who died before he looked for strays."""
     one = await site.open()
     await one.fail(3)
-    operation = await one.recovery.recover("")
+    operation = await one.recovery.recover("status:unresolved")
     one.dies("ledger.staged")
     with pytest.raises(Crash):
         await one.work()

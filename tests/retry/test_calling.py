@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from redrive.errors import UsageError
+from redrive.errors import UnknownSetting, UsageError
 from redrive.retry import CircuitBreaker, Fixed, Retry, RetryBudget, retry
 from redrive.testing import ManualClock, no_sleep
 
@@ -106,6 +106,45 @@ def test_an_unknown_setting_is_answered_with_the_known_ones():
         retry(on=ConnectionError).using(attempts=3)
     for setting in inspect.signature(retry).parameters:
         assert setting in str(refused.value)
+
+
+def test_a_bare_decorator_says_what_to_write():
+    with pytest.raises(
+        UsageError, match=r"write @retry\(on=ConnectionError\) above .*fetch: it must know what to retry"
+    ):
+
+        @retry
+        def fetch(): ...
+
+    with pytest.raises(UsageError, match=r"write retry\(on=TimeoutError\)"):
+        retry(TimeoutError)
+    with pytest.raises(UsageError, match=r"retry takes no 3; every setting has a name: retry\(on=ConnectionError, "):
+        retry(3, on=TimeoutError)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("stop", "write max_attempts=3, which counts the first try"),
+        ("tries", "write max_attempts=3"),
+        ("retries", "write max_attempts=4, which counts the first try"),
+        ("wait", r"write policy=Fixed\(3\), or Exponential"),
+        ("exceptions", "write on=3"),
+        ("timeout", "write attempt_timeout=3 for each attempt, or deadline=3 for all"),
+        ("max_attemps", "Did you mean 'max_attempts'"),
+        ("zzz", "it has: attempt_timeout, breaker"),
+    ],
+)
+def test_a_setting_of_another_library_is_answered_with_ours(setting, says):
+    with pytest.raises(UnknownSetting, match=says):
+        retry(on=ConnectionError, **{setting: 3})
+    with pytest.raises(UnknownSetting, match=says):
+        retry(on=ConnectionError).using(**{setting: 3})
+
+
+def test_what_must_be_said_is_still_asked_for():
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'on'"):
+        retry()
 
 
 def test_a_retry_cannot_be_changed():

@@ -14,6 +14,7 @@ from redrive.errors import CircuitOpen, InvalidSetting, PolicyFileError, Unknown
 from redrive.retry import Exponential, Fixed, Policies, config
 from redrive.retry.plan import Plan
 from redrive.testing import ManualClock
+from tests.patience import PATIENCE_S
 
 TWO_ATTEMPTS = '[policies.standard]\nkind = "fixed"\ndelay = "1s"\njitter = "none"\nmax_attempts = 2\n'
 FOUR_ATTEMPTS = '[policies.standard]\nkind = "fixed"\ndelay = "5s"\njitter = "none"\nmax_attempts = 4\n'
@@ -543,14 +544,14 @@ def test_retry_made_while_the_file_is_reloaded_follows_it(policies, path, clock,
         plan = Plan(**settings)
         if threading.current_thread() is making:
             building.set()
-            go.wait(10)
+            go.wait(PATIENCE_S)
         return plan
 
     made = []
     making = threading.Thread(target=lambda: made.append(policies.retry(on=ConnectionError, clock=clock)))
     monkeypatch.setattr(config, "Plan", build_slowly)
     making.start()
-    building.wait(10)
+    building.wait(PATIENCE_S)
     write(path, FOUR_ATTEMPTS)
     reloading = threading.Thread(target=policies.reload)
     reloading.start()
@@ -569,7 +570,7 @@ def test_changed_file_is_read_once_however_many_calls_notice(policies, path, eve
         match next(looks):
             case 2:  # the first call makes sure, under its lock
                 first_is_sure.set()
-                second_has_looked.wait(10)
+                second_has_looked.wait(PATIENCE_S)
             case 3:  # the second call sees the change as well
                 second_has_looked.set()
         return fingerprint(source)
@@ -579,7 +580,7 @@ def test_changed_file_is_read_once_however_many_calls_notice(policies, path, eve
     write(path, BROKEN)
     threads = [threading.Thread(target=slept_by, args=(fail, ManualClock())) for fail in fails]
     threads[0].start()
-    first_is_sure.wait(10)
+    first_is_sure.wait(PATIENCE_S)
     threads[1].start()
     for thread in threads:
         thread.join()

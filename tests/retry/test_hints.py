@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 
 from redrive.errors import AttemptTimeout, CircuitOpen, InvalidSetting
 from redrive.retry.hints import NEVER, TRANSIENT_STATUSES, is_transient, server_delay, status_of
+from tests.patience import PATIENCE_S
 
 NOW = 1_767_484_800.0
 """Sunday 4 January 2026, 00:00 UTC."""
@@ -258,14 +259,14 @@ CASES = {
 
 def grpc_error(address, case):
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as caught:
-        channel.unary_unary("/t.T/Call")(b"", metadata=[("case", case)], timeout=20)
+        channel.unary_unary("/t.T/Call")(b"", metadata=[("case", case)], timeout=PATIENCE_S)
     return caught.value
 
 
 async def grpc_aio_error(address, case):
     async with grpc.aio.insecure_channel(address) as channel:
         with pytest.raises(grpc.RpcError) as caught:
-            await channel.unary_unary("/t.T/Call")(b"", metadata=[("case", case)], timeout=20)
+            await channel.unary_unary("/t.T/Call")(b"", metadata=[("case", case)], timeout=PATIENCE_S)
     return caught.value
 
 

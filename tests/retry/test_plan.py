@@ -101,7 +101,7 @@ def test_what_to_retry_must_be_said():
 
 
 def test_nothing_is_taken_by_position():
-    with pytest.raises(TypeError, match="positional"):
+    with pytest.raises(UsageError, match=r"write retry\(on=ValueError\)"):
         retry(ValueError)
 
 

@@ -21,6 +21,7 @@ import pytest
 from redrive.errors import UsageError
 from redrive.retry import CircuitBreaker, Fixed, Policies, RetryBudget, retry
 from redrive.testing import ManualClock
+from tests.patience import PATIENCE_S
 
 CLOCK = ManualClock(auto_advance=True)
 retrying = retry(on=ConnectionError, policy=Fixed(0.0), clock=CLOCK)
@@ -558,7 +559,7 @@ def test_generated_code_is_no_file_that_coverage_would_look_for(tmp_path):
     for command in (["run", "program.py"], ["report"]):
         done = subprocess.run(
             [sys.executable, "-m", "coverage", *command],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False,
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
     assert "program.py" in done.stdout

@@ -110,6 +110,8 @@ async def compete(broker, diary, name, should_stop):
         (delivery,) = await broker.receive(queue)
         await delivery.complete()
         done += 1
+        if done == 1:
+            diary.write("begun")
     diary.write("done", [done])
     diary.write("worst", [f"{worst:.6f}"])
 

@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.patience import PATIENCE_S
+
 ACTORS = Path(__file__).with_name("actors.py")
 
 
@@ -45,13 +47,13 @@ class Stage:
         self.check_alive()
         role, place, process = self._cast.pop(which)
         process.kill()
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE_S)
         return role, place
 
     def stop(self):
         """Have all processes finish; each must end well."""
         self._stop.touch()
-        ended = [process.wait(timeout=30) for _, _, process in self._cast]
+        ended = [process.wait(timeout=PATIENCE_S) for _, _, process in self._cast]
         self._cast.clear()
         assert not any(ended), f"processes ended with {ended}"
         self._stop.unlink()
@@ -60,7 +62,7 @@ class Stage:
         """End whatever still runs."""
         for _, _, process in self._cast:
             process.kill()
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE_S)
 
     def __len__(self):
         return len(self._cast)
@@ -74,12 +76,12 @@ class Stage:
         ]
         assert not ended, ended
 
-    def wait_until(self, holds, what, limit_s=40):
+    def wait_until(self, holds, what):
         """Wait for something that the processes will do."""
-        ends_at = time.monotonic() + limit_s
+        ends_at = time.monotonic() + PATIENCE_S
         while not holds():
             self.check_alive()
-            assert time.monotonic() < ends_at, f"{limit_s} s have passed and there is no sign of: {what}"
+            assert time.monotonic() < ends_at, f"{PATIENCE_S:g} s have passed and there is no sign of: {what}"
             time.sleep(0.02)
 
     def lines(self):

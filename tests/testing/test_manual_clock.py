@@ -9,6 +9,7 @@ import pytest
 from redrive.clock import system_clock, utc
 from redrive.retry import Fixed, retry
 from redrive.testing import ManualClock, no_sleep
+from tests.patience import PATIENCE_S
 
 
 async def settle():
@@ -74,7 +75,7 @@ async def test_advancing_wakes_sleepers_in_the_order_of_their_alarms():
 
 async def test_a_sleep_of_no_time_needs_no_advance():
     clock = ManualClock()
-    await asyncio.wait_for(clock.sleep_async(0.0), 5)
+    await asyncio.wait_for(clock.sleep_async(0.0), PATIENCE_S)
     assert clock.slept == [0.0]
 
 
@@ -112,7 +113,7 @@ async def test_a_clock_may_be_moved_from_another_thread():
     task = asyncio.create_task(clock.sleep_async(1.0))
     await settle()
     await asyncio.to_thread(clock.advance, 1.0)
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, PATIENCE_S)
 
 
 async def test_a_time_limit_ends_its_block_when_the_clock_has_moved_that_far():
@@ -139,11 +140,11 @@ async def test_a_time_limit_may_be_reached_from_another_thread():
     task = asyncio.create_task(cut_off_after(clock, 2.0))
     await settle()
     await asyncio.to_thread(clock.advance, 2.0)
-    assert await asyncio.wait_for(task, 5) == "cut off"
+    assert await asyncio.wait_for(task, PATIENCE_S) == "cut off"
 
 
 async def test_a_time_limit_of_no_time_ends_the_block_at_its_first_wait():
-    assert await asyncio.wait_for(cut_off_after(ManualClock(), 0.0), 5) == "cut off"
+    assert await asyncio.wait_for(cut_off_after(ManualClock(), 0.0), PATIENCE_S) == "cut off"
 
 
 async def test_a_block_that_ended_in_time_is_forgotten():

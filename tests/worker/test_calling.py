@@ -7,6 +7,7 @@ import threading
 
 from redrive.retry import Fixed
 from redrive.worker import Context, HandlerFailed, HandlerOverdue, MessageMoved, Recoverability
+from tests.patience import PATIENCE_S
 
 NO_RETRIES = Recoverability(immediate=0, delayed=None)
 
@@ -58,7 +59,7 @@ async def test_a_blocking_handler_that_takes_too_long_is_reported_and_has_failed
 
     @lab.worker.handler("orders", timeout=5, recoverability=NO_RETRIES)
     def handle(_body: bytes):
-        gone_on.wait(30)
+        gone_on.wait(PATIENCE_S)
 
     await lab.broker.send("orders", b"x")
     await lab.start()
@@ -90,7 +91,7 @@ async def test_blocking_handlers_run_side_by_side_in_threads_with_the_callers_co
 
     @lab.worker.handler("orders", concurrency=4)
     def handle(_body: bytes):
-        together.wait(30)
+        together.wait(PATIENCE_S)
         seen.append((threading.current_thread().name.startswith("redrive-orders-"), tenant.get()))
 
     await lab.broker.send_many("orders", [b"x"] * 8)

@@ -3,7 +3,10 @@
 
 import asyncio
 
-from redrive.errors import EngineUnavailable
+import pytest
+
+from redrive.errors import EngineUnavailable, InvalidSetting
+from redrive.retry import Exponential, Fixed
 from redrive.worker import Context, HandlerFailed, MessageLockLost, Worker, WorkerFault
 
 
@@ -156,3 +159,43 @@ async def test_stopping_does_not_wait_for_a_store_longer_than_the_grace(lab):
     await lab.advance(40, step=0.5)
     assert lab.running.done()
     await lab.running
+
+
+async def test_the_waits_are_those_of_the_workers_own_policy(lab):
+    lab.worker = Worker(on_event=lab.events.append, reconnect=Fixed(2, jitter="none", max_attempts=3))
+    begun, done = asyncio.Event(), asyncio.Event()
+
+    @lab.worker.handler("orders")
+    async def handle(_body: bytes):
+        begun.set()
+        await done.wait()
+
+    await lab.broker.send("orders", b"x")
+    lab.engine.broken = {"lock_next"}
+    await lab.start()
+    calls = [lab.engine.calls.count("lock_next")]
+    for _ in range(6):
+        await lab.advance(2.01)
+        calls.append(lab.engine.calls.count("lock_next"))
+    assert calls == [1, 2, 3, 4, 5, 6, 7]
+    assert len(lab.told(WorkerFault)) == 2, "after the third and the sixth"
+    lab.engine.broken = {"renew"}
+    await lab.advance(2.01)
+    await begun.wait()
+    await lab.advance(40, step=0.5)
+    assert lab.engine.calls.count("renew") == 6, "after 30 s, and every 2 s from then on"
+    done.set()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (3, r"reconnect=3: must be a policy with max_attempts, such as Exponential\(min=0.8, max_attempts=4\)"),
+        (Exponential(max_attempts=None), "with max_attempts"),
+        (Exponential, "with max_attempts"),
+    ],
+    ids=["number", "endless", "class"],
+)
+def test_a_policy_that_never_tells_is_refused(wrong, says):
+    with pytest.raises(InvalidSetting, match=says):
+        Worker(reconnect=wrong)

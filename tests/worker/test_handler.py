@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from redrive.errors import InvalidSetting
+from redrive.errors import InvalidSetting, UnknownSetting, UsageError
 from redrive.retry import Exponential, Fixed
 from redrive.worker import BlockingContext, Context, Recoverability, Worker
 from redrive.worker.payload import decoder
@@ -80,6 +80,8 @@ async def async_generator(_body):
 def wrong_context(body, context: Context): ...
 async def wrong_blocking(body, context: BlockingContext): ...
 async def wrong_second(body, context: int): ...
+def like_a_task(order_id, qty: int): ...
+def like_a_task_without_types(order_id, qty): ...
 async def context_first(context: Context, body): ...
 def wrong_first(context: Context): ...
 def unknown(body: "Nowhere"): ...  # noqa: F821 - that is the point
@@ -88,14 +90,19 @@ def unknown(body: "Nowhere"): ...  # noqa: F821 - that is the point
 @pytest.mark.parametrize(
     ("fn", "says"),
     [
-        (no_parameters, "must take the payload"),
-        (three, "must take the payload"),
-        (keyword, "must take the payload"),
+        (no_parameters, r"takes \(\): a handler takes one payload"),
+        (three, r"takes \(a, b, c\): a handler takes one payload"),
+        (keyword, r"takes \(body, \*, needed\): a handler takes one payload"),
         (generator, "must not be a generator"),
         (async_generator, "must not be a generator"),
         (wrong_context, "is blocking, so its context is a BlockingContext"),
         (wrong_blocking, "is async, so its context is a Context"),
-        (wrong_second, "is async, so its context is a Context, not <class 'int'>"),
+        (
+            wrong_second,
+            r"takes \(body, context\): .*, and if it likes a context: async def ship\(order: Order, context: Context\)",
+        ),
+        (like_a_task, r"takes \(order_id, qty\): a handler takes one payload, .* for several values, take a dataclass"),
+        (like_a_task_without_types, r"takes \(order_id, qty\): a handler takes one payload"),
         (context_first, "must take the payload first and the context second"),
         (wrong_first, "is blocking, so its context is a BlockingContext"),
         (unknown, "has an annotation that cannot be found: name 'Nowhere' is not defined"),
@@ -136,6 +143,27 @@ def test_a_wrong_setting_is_refused_with_what_it_may_be(wrong, says):
 def test_a_wrong_queue_name_is_refused(queue):
     with pytest.raises(InvalidSetting, match="queue="):
         Worker().handler(queue)
+
+
+def test_a_handler_declared_without_brackets_says_so():
+    with pytest.raises(
+        UsageError, match=r"write @worker\.handler\('orders'\) above .*plain: a handler needs its queue"
+    ):
+        Worker().handler(plain)
+
+
+@pytest.mark.parametrize(
+    ("of", "wrong", "nearest"),
+    [("handler", "concurency", "concurrency"), ("handler", "prefecth", "prefetch"), ("Worker", "on_err", "on_error")],
+)
+def test_a_setting_that_there_is_not_is_answered_with_the_nearest(of, wrong, nearest):
+    make = Worker if of == "Worker" else partial(Worker().handler, "orders")
+    with pytest.raises(
+        UnknownSetting, match=rf"{of} has no setting '{wrong}'; it has: .*\. Did you mean '{nearest}'\?"
+    ) as refused:
+        make(**{wrong: 3})
+    assert (refused.value.of, refused.value.setting, nearest in refused.value.known) == (of, wrong, True)
+    assert isinstance(refused.value, TypeError)
 
 
 def test_the_defaults_are_safe():

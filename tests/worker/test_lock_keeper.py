@@ -13,6 +13,7 @@ from redrive.worker import (
     MessageLockLost,
     WorkerFault,
 )
+from tests.patience import PATIENCE_S
 
 
 async def slow(lab, seconds, step=10):
@@ -57,7 +58,7 @@ async def test_a_blocking_handler_does_not_hold_up_renewal(lab):
 
     @lab.worker.handler("orders")
     def handle(_body: bytes):
-        done.wait(30)
+        done.wait(PATIENCE_S)
 
     await lab.broker.send("orders", b"x")
     await lab.start()
@@ -137,23 +138,25 @@ async def test_a_lock_lost_to_somebody_else_is_neither_completed_nor_counted_as_
 
 
 async def test_a_failure_after_the_lock_was_lost_is_reported_and_settles_nothing(lab):
-    begun, done = asyncio.Event(), asyncio.Event()
+    begun, done, again = threading.Event(), threading.Event(), threading.Event()
 
     @lab.worker.handler("orders")
-    async def handle(_body: bytes, context: Context):
+    def handle(_body: bytes, context: BlockingContext):
         if context.attempt == 1:
             begun.set()
-            await done.wait()
+            done.wait(30)
             raise ValueError("too late")
+        again.set()
 
     await lab.broker.send("orders", b"x")
     await lab.start()
-    await begun.wait()
+    await lab.until(begun.is_set)
     lab.clock.advance(61)
     await lab.until(lambda: lab.told(MessageLockLost))
     done.set()
     await lab.until(lambda: lab.told(HandlerFailed))
     assert [event.outcome for event in lab.told(HandlerFailed)] == ["lock_lost"]
+    await lab.until(again.is_set)
     await lab.stop()
     assert (await lab.counts())["ready"] == 0
 
@@ -196,22 +199,23 @@ async def test_a_lock_is_renewed_by_hand(lab):
 
 
 async def test_renewing_a_lost_lock_by_hand_is_an_error(lab):
-    errors = []
+    errors, done = [], threading.Event()
 
     @lab.worker.handler("orders", max_lock_renewal=0)
-    async def handle(_body: bytes, context: Context):
+    def handle(_body: bytes, context: BlockingContext):
         if context.attempt > 1:
             return
-        await lab.clock.sleep_async(70)
+        done.wait(30)
         try:
-            await context.renew()
+            context.renew()
         except Exception as error:
             errors.append(type(error).__name__)
             raise
 
     await lab.broker.send("orders", b"x")
     await lab.start()
-    await lab.advance(70)
+    await lab.advance(61, step=1)
+    done.set()
     await lab.until(lambda: errors)
     assert errors == ["LockLost"]
 
@@ -222,7 +226,7 @@ async def test_a_blocking_handler_renews_by_hand(lab):
 
     @lab.worker.handler("orders", max_lock_renewal=0)
     def handle(_body: bytes, context: BlockingContext):
-        gone_on.wait(30)
+        gone_on.wait(PATIENCE_S)
         context.renew()
         told.append(context.is_lock_lost)
 

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from redrive.worker import Context, HandlerFailed, Worker
+from tests.patience import PATIENCE_S
 
 EMPTY = {"ready": 0, "locked": 0, "scheduled": 0, "dead": 0}
 
@@ -102,7 +103,7 @@ async def test_a_blocking_handler_that_hangs_does_not_keep_the_worker(lab):
     @lab.worker.handler("orders")
     def handle(_body: bytes):
         begun.set()
-        go_on.wait(30)
+        go_on.wait(PATIENCE_S)
 
     await lab.broker.send("orders", b"x")
     await lab.start()

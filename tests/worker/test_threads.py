@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from redrive.worker.threads import Threads
+from tests.patience import PATIENCE_S
 
 
 async def test_a_result_and_an_error_come_back():
@@ -39,7 +40,7 @@ async def test_a_caller_that_is_gone_is_not_told():
     threads, go_on, done = Threads(1, "t"), threading.Event(), threading.Event()
 
     def job():
-        go_on.wait(30)
+        go_on.wait(PATIENCE_S)
         done.set()
 
     waiting = asyncio.create_task(threads.run(job))
@@ -62,5 +63,7 @@ def test_a_hung_thread_does_not_keep_the_program_from_ending():
         "asyncio.run(main())\n"
         "print('ended')\n"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     assert ran.stdout == "ended\n"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from redrive import connect_blocking
 from redrive.broker import Message
 from redrive.errors import InvalidSetting, QueueNotFound, UsageError
 from redrive.retry import Exponential, Fixed
@@ -454,6 +455,26 @@ async def test_retries_in_place_that_outlast_the_lock_are_refused_with_the_figur
 def test_a_wrong_setting_of_a_worker_is_refused(wrong, says):
     with pytest.raises(InvalidSetting, match=says):
         Worker(**wrong)
+
+
+@pytest.mark.parametrize("how", ["run", "run_forever"])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("sqlite:///orders.db", r"'sqlite:///orders.db' is no broker; pass connect\('sqlite:///orders.db'\)"),
+        (
+            connect_blocking("sqlite:///:memory:"),
+            r"a worker has an event loop of its own; pass connect\(url\), not connect_bl",
+        ),
+        (None, r"None is no broker; pass connect\(url\)"),
+    ],
+    ids=["url", "blocking", "nothing"],
+)
+def test_what_is_no_broker_says_what_to_pass(how, given, says):
+    worker = Worker()
+    worker.handler("orders")(print)
+    with pytest.raises(UsageError, match=says):
+        worker.run_forever(given) if how == "run_forever" else asyncio.run(worker.run(given))
 
 
 def test_a_queue_has_one_handler():

@@ -41,9 +41,11 @@ from redrive.broker.engine import (
 )
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, Received, check_encodable
+from redrive.broker.retrying import RetryingEngine
 from redrive.broker.session import Session
 from redrive.clock import Clock, pause, system_clock, utc
 from redrive.errors import QueueConflict, RedriveError, UsageError
+from redrive.retry import Policy
 
 Payload: TypeAlias = Message | bytes | str
 """What can be sent: a message, or just its body."""
@@ -72,6 +74,7 @@ class Broker:
         clock: what waiting goes by.
         new_id: names messages that have no id.
         upkeep_every: how often, in seconds, what nobody asks for is looked after: expiry, idle queues.
+        retry: how to make a call again while the store does not answer; None: the first failure is raised.
     """
 
     def __init__(
@@ -81,8 +84,9 @@ class Broker:
         clock: Clock = system_clock,
         new_id: Callable[[], str] = random_id,
         upkeep_every: float = 5.0,
+        retry: Policy | None = None,
     ) -> None:
-        self._port = engine
+        self._port: Engine = engine if retry is None else RetryingEngine(engine, retry, clock)
         self._opened_by: int | None = None
         self._is_closed = False
         self._clock = clock
@@ -133,8 +137,9 @@ class Broker:
 
     @property
     def engine(self) -> Engine:
-        """Where the queues are, for whoever builds on the port itself."""
-        return self._engine
+        """Where the queues are, for whoever builds on the port itself, and retries itself."""
+        port = self._engine
+        return port.inner if isinstance(port, RetryingEngine) else port
 
     @property
     def clock(self) -> Clock:

@@ -55,8 +55,6 @@ class Changes:
             body=None if self.body_from is None else _read(self.body_from),
             function=self.function,
         )
-        if self.function:
-            sys.path.insert(0, str(Path.cwd()))
         return None if made.is_nothing else made
 
 

@@ -6,9 +6,11 @@ import getpass
 import logging
 import os
 import socket
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
@@ -21,7 +23,7 @@ from redrive.cli.reaching import complete_queue, missing_file, url_of
 from redrive.cli.screen import AsJson
 from redrive.errors import QueueNotFound, RedriveError
 from redrive.printable import one_line
-from redrive.recovery import MessageFailed, MessageSetAside, Recovery
+from redrive.recovery import MessageFailed, MessageSetAside, Recovery, ServiceSettings, TransformSettings
 from redrive.recovery.recovery import ERROR_QUEUE
 from redrive.telemetry import Event
 
@@ -30,6 +32,7 @@ T = TypeVar("T")
 STORE = "REDRIVE_STORE"
 SOURCES = "REDRIVE_SOURCES"
 ACTOR = "REDRIVE_ACTOR"
+ALLOWED = "REDRIVE_ALLOW_TRANSFORMS"
 _OWN = "redrive."
 
 
@@ -39,6 +42,13 @@ Url = Annotated[
 Store = Annotated[
     str | None,
     typer.Option(metavar="URL", help=f"Where failures are kept; ${STORE}, or else where the queues are."),
+]
+AllowTransform = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODULE:NAME",
+        help=f"Let this function change messages; MODULE:* and PACKAGE.* are all of one; repeat it. ${ALLOWED}.",
+    ),
 ]
 Actor = Annotated[str | None, typer.Option(metavar="TEXT", help=f"Who you are; ${ACTOR}, or else user@host.")]
 
@@ -192,6 +202,16 @@ def store_of(context: typer.Context) -> str | None:
     return context.params.get("store") or os.environ.get(STORE) or None
 
 
+def settings_of(context: typer.Context) -> ServiceSettings:
+    """Return how the work is done: with the functions that were named, in the command or in the environment."""
+    named = [*(context.params.get("allow_transform") or ()), context.params.get("function")]
+    named += os.environ.get(ALLOWED, "").replace(",", " ").split()
+    allowed = tuple(each for each in named if each)
+    if allowed and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return ServiceSettings(transforms=TransformSettings(allow=allowed))
+
+
 def who(actor: str | None) -> str:
     """Return who asks."""
     return actor or os.environ.get(ACTOR) or f"{getpass.getuser()}@{socket.gethostname()}"
@@ -221,7 +241,8 @@ def _check_there(context: typer.Context, *, may_create: bool) -> None:
 
 
 async def _at_desk(context: typer.Context, do: Callable[[Desk], Awaitable[T]], sources: Sources | None) -> T:
-    async with connect(url_of(context)) as broker, opened(broker, store_of(context), sources) as desk:
+    settings = settings_of(context)
+    async with connect(url_of(context)) as broker, opened(broker, store_of(context), sources, settings) as desk:
         if sources is not None and not sources.no_ingest:
             await desk.ingest()
             _tell_read(desk)
@@ -229,7 +250,9 @@ async def _at_desk(context: typer.Context, do: Callable[[Desk], Awaitable[T]], s
 
 
 @asynccontextmanager
-async def opened(broker: Broker, store: str | None, sources: Sources | None) -> AsyncGenerator[Desk]:
+async def opened(
+    broker: Broker, store: str | None, sources: Sources | None, settings: ServiceSettings | None = None
+) -> AsyncGenerator[Desk]:
     """Open recovery with the queues that were named, or else with those that failures came from before."""
     stated = sources.stated if sources is not None else ()
     read = stated or await _usual_sources(broker, store)
@@ -237,7 +260,7 @@ async def opened(broker: Broker, store: str | None, sources: Sources | None) -> 
         names = [queue.name for queue in await broker.queues() if not queue.name.startswith(_OWN)]
         read = tuple(dict.fromkeys((*read, *map(dead_letter_queue, names))))
     tally = Tally()
-    async with open_recovery(broker, store, sources=read, on_event=tally) as recovery:
+    async with open_recovery(broker, store, sources=read, settings=settings, on_event=tally) as recovery:
         yield Desk(recovery, broker, read, tally)
 
 

@@ -15,7 +15,18 @@ from redrive.cli import screen, telling, wording
 from redrive.cli.choosing import OUTCOMES, complete_outcome
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.failed import Limit
-from redrive.cli.ledgers import Actor, Desk, Place, Sources, opened, store_of, unread, who, with_recovery
+from redrive.cli.ledgers import (
+    Actor,
+    AllowTransform,
+    Desk,
+    Place,
+    Sources,
+    opened,
+    store_of,
+    unread,
+    who,
+    with_recovery,
+)
 from redrive.cli.option_groups import spread
 from redrive.cli.reaching import Yes, confirm, missing_file, seconds, url_of
 from redrive.cli.recovering import Detach, Wait
@@ -249,13 +260,16 @@ def set_rate(
 
 @app.command()
 @spread
-def run(context: typer.Context, place: Place, sources: Sources) -> None:
+def run(context: typer.Context, place: Place, sources: Sources, *, allow_transform: AllowTransform = None) -> None:
     """Serve until Ctrl-C or SIGTERM: read failures as they come, and work on whatever is asked for.
 
     Any number of these may run on one store. Each takes what is free; what
-    one that dies was doing, another goes on with.
+    one that dies was doing, another goes on with. A function that changes
+    messages is called only if it is named here.
 
-    Example: redrive operations run --dead
+    Examples:
+      redrive operations run --dead
+      redrive operations run --allow-transform shop.mending:to_euros
     """
     if not logging.getLogger().handlers:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -65,15 +65,21 @@ def with_broker(context: typer.Context, do: Callable[[Broker], Awaitable[T]], *,
         may_create: whether a database that is not there is made; to look at one that is not there is a mistake.
     """
     url = url_of(context)
-    if not may_create and (missing := missing_file(url)):
-        raise screen.refusal(
-            f"there is no database {one_line(missing)}; say where it is with --url or ${VARIABLE}, "
-            "or make one by declaring a queue: redrive queues declare NAME"
-        )
+    if not may_create:
+        check_there(url)
     try:
         return asyncio.run(_connected(url, do))
     except RedriveError as error:
         raise screen.failure(error) from None
+
+
+def check_there(url: str) -> None:
+    """End the command if a URL names a database that is not there; whoever has mistyped it wants no empty one."""
+    if missing := missing_file(url):
+        raise screen.refusal(
+            f"there is no database {one_line(missing)}; say where it is with --url or ${VARIABLE}, "
+            "or make one by declaring a queue: redrive queues declare NAME"
+        )
 
 
 def seconds(option: str, text: str | None) -> float | None:

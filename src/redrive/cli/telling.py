@@ -47,6 +47,8 @@ _OUTCOMES = {
 SEGMENTS = (
     ("succeeded", "█", "green"),
     ("done", "█", "green"),
+    ("closed", "■", "green"),
+    ("superseded", "□", "dim"),
     ("waiting", "▓", "cyan"),
     ("failed_again", "▒", "red"),
     ("failed", "x", "bold red"),
@@ -56,7 +58,12 @@ SEGMENTS = (
 )
 """What a bar of an operation is made of; each sign is another, so that it can be read without colours."""
 
-_WORDS = {"waiting": "sent", "failed_again": "failed again"}
+_WORDS = {
+    "waiting": "sent",
+    "failed_again": "failed again",
+    "closed": "closed by a person",
+    "superseded": "sent once more since",
+}
 
 
 # --- JSON
@@ -204,18 +211,11 @@ def note_lines(notes: Iterable[Note]) -> list[Text]:
 
 def bar(progress: Progress, width: int) -> Text:
     """Return an operation's figures as a bar of signs."""
-    cells = _shares([_count(progress, name) for name, _, _ in SEGMENTS], width)
+    cells = _shares([int(getattr(progress, name)) for name, _, _ in SEGMENTS], width)
     told = Text(no_wrap=True)
     for (_, sign, style), many in zip(SEGMENTS, cells, strict=True):
         told.append(sign * many, style)
     return told
-
-
-def _count(progress: Progress, name: str) -> int:
-    """Return one of the figures; done is what nobody waits to hear of: archived, or closed by a person since."""
-    if name != "done":
-        return int(getattr(progress, name))
-    return progress.forwarded - progress.succeeded - progress.failed_again - progress.waiting
 
 
 def _shares(counts: list[int], width: int) -> list[int]:
@@ -234,7 +234,7 @@ def legend(progress: Progress) -> Text:
     """Return the figures that are not 0, each with its sign in the bar."""
     told = Text()
     for name, sign, style in SEGMENTS:
-        if many := _count(progress, name):
+        if many := int(getattr(progress, name)):
             told.append("  " if told else "")
             told.append(f"{sign} ", style)
             told.append(f"{_WORDS.get(name, name)} {many:,}")

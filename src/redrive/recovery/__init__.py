@@ -7,13 +7,14 @@ from redrive.recovery.events import (
     MessagesEjected,
     MessageSetAside,
     OperationChanged,
+    OperationHalted,
     RecoveryFault,
     StraysDropped,
 )
 from redrive.recovery.fingerprint import Group, exception_group
 from redrive.recovery.ingest import Classifier
 from redrive.recovery.ledger import Ledger
-from redrive.recovery.plan import Canary, Kind, Operation, Plan, Progress
+from redrive.recovery.plan import Canary, Holder, Kind, Operation, Plan, Progress
 from redrive.recovery.reading import Preview
 from redrive.recovery.records import (
     Attempt,
@@ -30,10 +31,11 @@ from redrive.recovery.records import (
 )
 from redrive.recovery.recovery import Recovery
 from redrive.recovery.selection import Filter
-from redrive.recovery.service import ServiceSettings
+from redrive.recovery.service import ServiceSettings, Step
 from redrive.recovery.staging import LaneSettings
 from redrive.recovery.states import OperationState, Outcome, Status
 from redrive.recovery.transform import Transform
+from redrive.recovery.transformer import TransformSettings
 from redrive.recovery.vocabulary import Failure
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "Filter",
     "Group",
     "GroupInfo",
+    "Holder",
     "Kind",
     "LaneInfo",
     "LaneSettings",
@@ -59,6 +62,7 @@ __all__ = [
     "Note",
     "Operation",
     "OperationChanged",
+    "OperationHalted",
     "OperationState",
     "Outcome",
     "Part",
@@ -71,7 +75,9 @@ __all__ = [
     "ServiceSettings",
     "SetAside",
     "Status",
+    "Step",
     "StraysDropped",
     "Transform",
+    "TransformSettings",
     "exception_group",
 ]

@@ -100,6 +100,25 @@ class OperationChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class OperationHalted(Event):
+    """An operation cannot be worked on, and was paused; all others go on.
+
+    Attributes:
+        operation: its number.
+        reason: why, and what to do about it.
+    """
+
+    name = "redrive.recovery.operation_halted"
+    level = logging.ERROR
+
+    operation: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"operation {self.operation} was paused: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class MessagesEjected(Event):
     """Messages could not be staged or sent, and are unresolved again.
 

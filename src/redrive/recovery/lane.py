@@ -7,21 +7,23 @@ interrupted is begun again: staging under a new id, so that copies of the old on
 the staging queue, after which whatever was in it has left.
 """
 
-import importlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from redrive.broker import Abandon, Send
-from redrive.broker.message import Message, Received
-from redrive.errors import EngineUnavailable, LockLost, RedriveError, TransformFailed
-from redrive.recovery.copies import NOT_STAGED, Sorted, destination_of, forwarding, sort, staged_copy
+from redrive.broker import Abandon
+from redrive.broker.message import Received
+from redrive.errors import EngineUnavailable, LockLost, RedriveError, Unavailable
+from redrive.recovery.copies import NOT_STAGED, Sorted, forwarding, sort
 from redrive.recovery.events import MessagesEjected, MessageSetAside, OperationChanged, StraysDropped
-from redrive.recovery.plan import chunk
-from redrive.recovery.records import Batch, Lease, SetAside, Staged
+from redrive.recovery.halting import halt
+from redrive.recovery.pace import Pace, at_once
+from redrive.recovery.records import Batch, Lease, SetAside
+from redrive.recovery.stager import NotWanted, Stager
 from redrive.recovery.staging import LONGEST_NAP_S, LaneSettings, StagingQueue, removals
 from redrive.recovery.states import AT_WORK, ENDED, BatchState, OperationState
-from redrive.recovery.tools import Tools
+from redrive.recovery.tools import NotYet, Stopping, Tools
+from redrive.recovery.transformer import Transformer, TransformSettings
 
 _SENT_BEFORE = "sent before the process stopped"
 _VANISHED = "its copy has vanished from the staging queue; whether it was sent is not known"
@@ -42,116 +44,123 @@ class _Done:
         return {number for _, number in (*self.sent, *self.gone)}
 
 
-class Stopping(Exception):
-    """The process is about to stop; what is under way goes on later."""
-
-
 class LaneRunner:
-    """The work of one process in one lane.
+    """The work of one process in one lane: it remembers what it has sent, and what was refused.
 
     Args:
         lane: the destination.
-        lease: the right to work in this lane.
         tools: where the queues are, and where it is noted what is done.
         settings: how.
-        is_stopping: says whether to come to an end.
-        nap: waits for some seconds, or until it is time to come to an end.
+        transforms: which functions may change messages.
+        stopped: is set when it is time to come to an end.
+
+    Attributes:
+        has_worked: whether anything was done in the last run.
     """
 
     def __init__(
         self,
         lane: str,
-        lease: Lease,
         tools: Tools,
         *,
         settings: LaneSettings,
-        is_stopping: Callable[[], bool],
-        nap: Callable[[float], Awaitable[None]],
+        transforms: TransformSettings,
+        stopped: asyncio.Event,
     ) -> None:
+        self.has_worked = False
         self._lane = lane
+        self._tools = tools
         self._staging = StagingQueue(lane, tools.broker, settings)
         self._engine = tools.broker.engine
+        self._clock = tools.broker.clock
         self._ledger = tools.ledger
         self._new_id = tools.new_id
         self._report = tools.report
-        self._lease = lease
         self._settings = settings
-        self._is_stopping = is_stopping
-        self._nap = nap
+        self._transforms = transforms
+        self._stopped = stopped
         self._refusals: dict[int, int] = {}
-        self._next_at = 0.0
+        self._pace = Pace()
+        self._listening_to = 0
         self._key = b""
 
-    async def run(self) -> None:
-        """Work until nothing is left to do in this lane."""
+    async def run(self, lease: Lease, *, waits: bool) -> None:
+        """Work until nothing is left to do in this lane.
+
+        Args:
+            lease: the right to work in it.
+            waits: whether to wait for what has to wait, such as the next moment that a rate allows.
+
+        Raises:
+            NotYet: something has to wait, and we do not.
+            Stopping: it is time to come to an end.
+        """
+        self._lease, self._waits, self.has_worked = lease, waits, False
         self._key = await self._ledger.key()
         await self._staging.open()
         while (batch := await self._ledger.next_batch(self._lease, self._lane)) is not None:
             self._check_stopping()
-            if batch.state is BatchState.FORWARDING:
-                await self._forward(batch)
-            elif batch.operation_state is OperationState.CANCELLING:
-                await self._finish(batch)
-            else:
-                await self._stage(batch)
+            try:
+                await self._advance(batch)
+            except (Unavailable, Stopping, NotYet):
+                raise
+            except Exception as error:  # noqa: BLE001 - it holds up its own operation, and no other
+                await halt(self._tools, lease, batch.operation, error)
         await self._clear()
 
+    async def _advance(self, batch: Batch) -> None:
+        """Bring a batch one step further."""
+        if batch.state is BatchState.FORWARDING:
+            await self._forward(batch)
+        elif batch.operation_state is OperationState.CANCELLING:
+            await self._finish(batch)
+        else:
+            await self._stage(batch)
+
     def _check_stopping(self) -> None:
-        if self._is_stopping():
+        if self._stopped.is_set():
             raise Stopping
+
+    async def _nap(self, seconds: float) -> None:
+        """Wait for a while, but not for long, and not when it is time to come to an end."""
+        if not self._waits:
+            raise NotYet(seconds)
+        try:
+            async with self._clock.timeout(min(seconds, LONGEST_NAP_S)):
+                await self._stopped.wait()
+        except TimeoutError:
+            return
+        raise Stopping
+
+    async def _wait_for(self, queue: str, seconds: float) -> None:
+        if not self._waits:
+            raise NotYet(seconds)
+        await self._engine.wait(queue, seconds)
 
     # --- staging
 
     async def _stage(self, batch: Batch) -> None:
         """Put copies of a batch into the staging queue, and let it go forward."""
+        self.has_worked = True
         self._staging.was_deleted = False
         batch = replace(batch, staging_id=self._new_id())
-        copied: dict[str, int] = {}
-        refused: dict[int, str] = {}
-        redirects = await self._ledger.redirects()
-        after: int | None = 0
-        while after is not None:
-            self._check_stopping()
-            page, after = await self._ledger.to_stage(batch, after=after, limit=self._settings.page)
-            if page:
-                refused |= await self._stage_page(page, batch, redirects)
-                copied |= {each.id: each.failure for each in page if each.failure not in refused}
+        async with Transformer(self._transforms, stopped=self._stopped) as transformer:
+            stager = Stager(
+                self._lease,
+                batch,
+                self._tools,
+                settings=self._settings,
+                staging=self._staging,
+                transformer=transformer,
+                key=self._key,
+            )
+            try:
+                copied, refused = await stager.run(self._stopped)
+            except NotWanted:
+                return  # its copies are strays now, and dropped
         pending = await self._ledger.staged(self._lease, batch, copied, refused)
         self._report_ejected(batch, refused)
         await self._forward(replace(batch, state=BatchState.FORWARDING), pending)
-
-    async def _stage_page(self, page: Sequence[Staged], batch: Batch, redirects: Mapping[str, str]) -> dict[int, str]:
-        """Stage a page; return what was refused, and why."""
-        refused: dict[int, str] = {}
-        copies: dict[int, Message] = {}
-        for each in page:
-            try:
-                to = destination_of(each, batch, redirects)
-                copies[each.failure] = staged_copy(each, batch, to, self._key, load)
-            except TransformFailed as error:
-                refused[each.failure] = str(error)
-        try:
-            await self._engine.apply([Send(self._staging.name, copy) for copy in copies.values()])
-        except EngineUnavailable:
-            raise
-        except RedriveError:
-            refused |= await self._stage_one_by_one(copies)
-        return refused
-
-    async def _stage_one_by_one(self, copies: Mapping[int, Message]) -> dict[int, str]:
-        refused: dict[int, str] = {}
-        for failure, copy in copies.items():
-            for _ in range(self._settings.eject_after):
-                try:
-                    await self._engine.apply([Send(self._staging.name, copy)])
-                except EngineUnavailable:
-                    raise
-                except RedriveError as error:
-                    refused[failure] = f"could not be staged: {error}"
-                else:
-                    refused.pop(failure, None)
-                    break
-        return refused
 
     # --- forwarding
 
@@ -164,18 +173,20 @@ class LaneRunner:
         """
         is_fresh = staged is not None
         pending = await self._ledger.pending(batch) if staged is None else staged
-        self._next_at = batch.next_at
-        self._staging.listen()
+        await self._respect_others(batch)
+        if self._listening_to != batch.number:
+            self._staging.listen()
+            self._listening_to = batch.number
         while True:
-            self._check_stopping()
             batch = await self._turn(batch)
             page = await self._staging.lock(self._page_size(batch))
             batch = await self._ledger.latest(self._lease, batch)  # after it: so what was locked was ours to lock
+            page = await self._admitted(batch, page)
             found = sort(page, batch, pending, self._key)
             may_send = batch.operation_state in AT_WORK
             done = await (self._send(batch, found) if may_send else self._take_back(batch, found))
             pending -= done.numbers
-            if (is_fresh and not pending) or (not page and await self._staging.is_drained()):
+            if (is_fresh and not pending) or (not page and await self._staging.is_drained(self._wait_for)):
                 break
             await self._note_sent(batch, done.sent)
         await self._conclude(batch, pending, done, is_fresh=is_fresh)
@@ -188,38 +199,79 @@ class LaneRunner:
         elif numbers:
             await self._ledger.forwarded(self._lease, batch, numbers, told=_SENT_BEFORE)
         once = await self._note_doubtful(batch, last.sent)
+        await self._note_pace(batch)
         await self._finish(batch, once)
 
     async def _finish(self, batch: Batch, forwarded: Sequence[int] = ()) -> None:
+        self.has_worked = True
         state = await self._ledger.finish(self._lease, batch, forwarded)
         if state in ENDED:
             self._report(OperationChanged(batch.operation, batch.plan.kind.value, state.word, "", ""))
 
+    # --- the rate
+
     def _page_size(self, batch: Batch) -> int:
         page = self._settings.page
-        return page if batch.plan.rate is None else min(page, chunk(batch.plan.rate)[0])
+        return page if batch.plan.rate is None else min(page, at_once(batch.plan.rate))
+
+    async def _respect_others(self, batch: Batch) -> None:
+        """Find out by when others have sent what they were about to send."""
+        if batch.next_at and batch.next_at != self._pace.noted:
+            ahead = batch.next_at - await self._ledger.now()
+            ahead = min(ahead, self._settings.lock_duration)  # more than that it is only if a clock was set back
+            self._pace.others(self._clock.monotonic() + ahead)
+            self._pace.noted = batch.next_at
 
     async def _turn(self, batch: Batch) -> Batch:
         """Wait until the lane may send again, or is to send nothing any more; return what the batch is then."""
-        while (rate := batch.plan.rate) is not None:
-            now = await self._ledger.now()
-            if now >= self._next_at:
-                self._next_at = now + chunk(rate)[1]
-                await self._ledger.reserve(self._lease, batch, self._next_at)  # first: a crash sends none too soon
-                break
-            await self._nap(min(self._next_at - now, LONGEST_NAP_S))
-            self._check_stopping()
+        while True:
+            try:
+                self._check_stopping()
+                if (rate := batch.plan.rate) is None or batch.operation_state not in AT_WORK:
+                    return batch
+                if not (wait := self._pace.wait(rate, self._clock.monotonic())):
+                    return batch
+                await self._nap(max(wait, 0.001))
+            except (Stopping, NotYet):
+                await self._note_pace(batch)
+                raise
             batch = await self._ledger.latest(self._lease, batch)
-            if batch.operation_state not in AT_WORK:
-                break
-            if batch.plan.rate is not None and batch.plan.rate != rate:  # somebody who found it too slow has changed it
-                self._next_at = min(self._next_at, now + chunk(batch.plan.rate)[1])
-        return batch
+
+    async def _admitted(self, batch: Batch, page: Sequence[Received]) -> Sequence[Received]:
+        """Return what may be sent of a page, and give the rest back: the rate may have changed, or just begun.
+
+        Noted first: by when it has been sent at the latest, whatever becomes of this process. It cannot be later than
+        when its locks end, and these are older than the note.
+        """
+        if batch.plan.rate is None or batch.operation_state not in AT_WORK or not page:
+            return page
+        now = self._clock.monotonic()
+        room = self._pace.room(batch.plan.rate, now)
+        await self._staging.give_back(page[room:])
+        if room:
+            await self._note_pace(batch, self._settings.lock_duration)
+            self._pace.begin(len(page[:room]), now)
+        return page[:room]
+
+    async def _note_pace(self, batch: Batch, ahead: float = 0.0) -> None:
+        """Let other processes know by when everything has been sent."""
+        if batch.plan.rate is None or (not ahead and not self._pace.is_ahead):
+            return
+        self._pace.noted = await self._ledger.now() + ahead
+        await self._ledger.reserve(self._lease, batch, self._pace.noted)
+        self._pace.is_ahead = bool(ahead)
 
     async def _send(self, batch: Batch, found: Sorted) -> "_Done":
         """Forward copies; return what is done with."""
         if not found.mine and not found.strays and not found.foreign:
             return _Done()
+        self.has_worked = True
+        try:
+            return await self._send_found(batch, found)
+        finally:
+            self._pace.end(len(found.mine), self._clock.monotonic())
+
+    async def _send_found(self, batch: Batch, found: Sorted) -> "_Done":
         if not self._engine.capabilities.is_transactional:  # a page of which one is refused would be sent in part
             return await self._send_one_by_one(batch, found)
         await self._set_aside(found.foreign)
@@ -313,7 +365,8 @@ class LaneRunner:
             found = sort(page, None, (), self._key)
             await self._count_strays(found)  # shows the lease before anything is dropped
             await self._put_away(found)
-            if not page and (not self._engine.capabilities.counts_exactly or await self._staging.is_drained()):
+            is_known = self._engine.capabilities.counts_exactly
+            if not page and (not is_known or await self._staging.is_drained(self._wait_for)):
                 return
             if await self._ledger.next_batch(self._lease, self._lane) is not None:
                 return
@@ -341,10 +394,3 @@ class LaneRunner:
     def _report_ejected(self, batch: Batch, reasons: Mapping[int, str]) -> None:
         if reasons:
             self._report(MessagesEjected(batch.operation, self._lane, len(reasons), next(iter(reasons.values()))))
-
-
-def load(name: str) -> Callable[..., Any]:
-    """Return a function by its name, ``package.module:function``."""
-    module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found

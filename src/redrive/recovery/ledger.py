@@ -252,6 +252,10 @@ class WorkStore(Protocol):
         """Bring an operation to its end if nothing of it is left, or to its beginning if it is due."""
         ...
 
+    async def halt(self, lease: Lease, operation: int, told: str) -> bool:
+        """Pause an operation that cannot be worked on; False if it is not under way."""
+        ...
+
     async def next_batch(self, lease: Lease, lane: str) -> Batch | None:
         """Return the batch that a lane is forwarding, or else the next one to be staged."""
         ...

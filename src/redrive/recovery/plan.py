@@ -147,7 +147,10 @@ Counts: TypeAlias = Mapping[Outcome, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an operation is. ``total = forwarded + skipped + failed + cancelled + remaining``, always.
+    """How far an operation is.
+
+    ``total = forwarded + skipped + failed + cancelled + remaining``, and
+    ``forwarded = succeeded + failed_again + waiting + closed + superseded + done``, always.
 
     Attributes:
         total: the messages that matched when it was requested.
@@ -159,6 +162,9 @@ class Progress:
         succeeded: of those forwarded, how many were confirmed.
         failed_again: how many failed again.
         waiting: how many nothing was heard of yet.
+        closed: how many a person resolved or archived before anything was heard of them.
+        superseded: how many a later operation sent once more, as nothing was heard of them.
+        done: how many were archived, restored or resolved by the operation, which sends nothing.
     """
 
     total: int = 0
@@ -170,6 +176,9 @@ class Progress:
     succeeded: int = 0
     failed_again: int = 0
     waiting: int = 0
+    closed: int = 0
+    superseded: int = 0
+    done: int = 0
 
     @property
     def share(self) -> float:
@@ -194,6 +203,9 @@ def progress(matched: int, counts: Counts) -> Progress:
         succeeded=counts.get(Outcome.SUCCEEDED, 0),
         failed_again=counts.get(Outcome.FAILED_AGAIN, 0),
         waiting=counts.get(Outcome.FORWARDED, 0),
+        closed=counts.get(Outcome.CLOSED, 0),
+        superseded=counts.get(Outcome.SUPERSEDED, 0),
+        done=counts.get(Outcome.DONE, 0),
     )
 
 
@@ -314,9 +326,3 @@ def judge(canary: Canary, counts: Counts, silent_s: float) -> tuple[Verdict, str
     if silent_s >= canary.patience and not counts.get(Outcome.PENDING, 0):
         return Verdict.STOP, f"nothing was heard of {unheard} of the first messages for {canary.patience:g} s"
     return Verdict.WAIT, ""
-
-
-def chunk(rate: float) -> tuple[int, float]:
-    """Return how many messages go at a time at a rate, and seconds until the next: no second ever sees more."""
-    at_once = max(1, int(rate / 10))
-    return at_once, at_once / rate if rate < 1 else 1 / int(rate / at_once)

@@ -11,7 +11,6 @@ from redrive import duration
 from redrive.broker import Broker
 from redrive.clock import pause, utc
 from redrive.errors import FailureNotFound, InvalidSetting, TransformFailed
-from redrive.recovery.lane import load
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.plan import Canary, Kind, Operation, Plan
 from redrive.recovery.records import (
@@ -30,6 +29,7 @@ from redrive.recovery.records import (
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import Outcome, Status
 from redrive.recovery.transform import Transform, diff
+from redrive.recovery.transformer import Transformer, TransformSettings
 
 Chosen: TypeAlias = Filter | str | Sequence[str]
 """Which failed messages: a filter, the text of one, or a list of ids."""
@@ -81,9 +81,10 @@ class Preview:
 class Reader:
     """What can be seen of failed messages and operations."""
 
-    def __init__(self, broker: Broker, ledger: Ledger) -> None:
+    def __init__(self, broker: Broker, ledger: Ledger, transforms: TransformSettings | None = None) -> None:
         self._broker = broker
         self._ledger = ledger
+        self._transforms = transforms or TransformSettings()
 
     # --- failed messages
 
@@ -175,11 +176,12 @@ class Reader:
         shown = await self.failed(chosen, limit=sample)
         messages = await self._ledger.contents([each.number for each in shown]) if shown else []
         previews: list[Preview] = []
-        for each, message in zip(shown, messages, strict=True):
-            try:
-                previews.append(Preview(each.id, diff(message, transform.apply(message, load))))
-            except TransformFailed as error:
-                previews.append(Preview(each.id, (), error.reason))
+        async with Transformer(self._transforms) as transformer:
+            for each, message in zip(shown, messages, strict=True):
+                try:
+                    previews.append(Preview(each.id, diff(message, await transformer.apply(transform, message))))
+                except TransformFailed as error:
+                    previews.append(Preview(each.id, (), error.reason))
         return previews
 
     # --- operations
@@ -281,6 +283,7 @@ class Reader:
             raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
         if at is not None and not isinstance(at, datetime):
             at = utc(await self._ledger.now() + duration.seconds("at", at, zero=True))
+        self._transforms.check(how.get("transform"))
         plan = Plan(
             filter=wanted,
             limit=how.get("limit"),

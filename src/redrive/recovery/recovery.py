@@ -17,16 +17,16 @@ from redrive.errors import InvalidSetting, MessageError, OperationConflict, Usag
 from redrive.printable import one_line
 from redrive.recovery.events import MessageSetAside, OperationChanged
 from redrive.recovery.ingest import Classifier, Ingester, with_dead_letters
-from redrive.recovery.lane import load
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.plan import Kind, Operation, Plan
 from redrive.recovery.reading import PAGE, Chosen, How, Reader
 from redrive.recovery.records import Ask, AuditEntry, FailedMessage, Note, SetAside, check_words, storable
 from redrive.recovery.selection import Filter
-from redrive.recovery.service import Service, ServiceSettings
+from redrive.recovery.service import Service, ServiceSettings, Step
 from redrive.recovery.states import OperationEvent, OperationState, Status
 from redrive.recovery.tools import Tools
 from redrive.recovery.transform import Transform
+from redrive.recovery.transformer import Transformer
 from redrive.telemetry import Event, report
 
 T = TypeVar("T")
@@ -80,7 +80,8 @@ class Recovery(Reader):
         chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
-        super().__init__(broker, ledger)
+        settings = settings or ServiceSettings()
+        super().__init__(broker, ledger, settings.transforms)
         self._report: Callable[[Event], None] = partial(report, on_event=on_event)
         tools = Tools(broker=broker, ledger=ledger, new_id=new_id, chance=chance, report=self._report)
         self._told = () if events_queue is None else (events_queue,)
@@ -91,7 +92,7 @@ class Recovery(Reader):
             events_queue=events_queue,
             error_queues=[queue for queue in read if not is_dead_letter_queue(queue)],
         )
-        self._service = Service(tools, self._ingester, sources=read, settings=settings or ServiceSettings())
+        self._service = Service(tools, self._ingester, sources=read, settings=settings)
 
     async def __aenter__(self) -> Self:
         await self._ledger.open()
@@ -132,8 +133,8 @@ class Recovery(Reader):
         """Read all failures that are there now; False if there were none."""
         return await self._service.ingest()
 
-    async def step(self) -> bool:
-        """Do everything there is to do now, and return; False if there was nothing to do for this process."""
+    async def step(self) -> Step:
+        """Do everything that can be done now, and return: true if that was something, and when there is more to do."""
         return await self._service.step()
 
     # --- recovering
@@ -171,7 +172,8 @@ class Recovery(Reader):
             )
             if found.summary.status is not Status.UNRESOLVED and not is_repeated:
                 raise await self._not_editable(found.summary)
-            transform.apply(found.message, load)
+            async with Transformer(self._transforms) as transformer:
+                await transformer.apply(transform, found.message)
             plan = Plan(filter=Filter(ids=(id,)), transform=transform, is_edit=True)
             return await self._request(plan, (), who, asked=_asked(id, {"transform": transform}))
 

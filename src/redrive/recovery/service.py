@@ -8,8 +8,8 @@ that is kept for people to see.
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -19,21 +19,24 @@ from redrive.clock import pause
 from redrive.errors import LeaseLost, QueueNotFound, RedriveError, Unavailable
 from redrive.recovery.copies import staging_queue
 from redrive.recovery.events import OperationChanged, RecoveryFault
+from redrive.recovery.halting import halt
 from redrive.recovery.ingest import Ingester
-from redrive.recovery.lane import LaneRunner, Stopping
+from redrive.recovery.lane import LaneRunner
+from redrive.recovery.leases import Leases
 from redrive.recovery.own_queues import declare_own
 from redrive.recovery.plan import Verdict, judge
 from redrive.recovery.records import Lease
 from redrive.recovery.staging import LaneSettings
-from redrive.recovery.states import ENDED, OperationEvent, OperationState
-from redrive.recovery.tools import Tools
-from redrive.retry.policy import Exponential, Failure, RetryAfter
+from redrive.recovery.states import ENDED, OperationEvent, OperationState, Outcome
+from redrive.recovery.tools import NotYet, Stopping, Tools
+from redrive.recovery.transformer import TransformSettings
+from redrive.retry.backoff import exponential, jittered
 from redrive.worker.confirming import CONFIRMATIONS
 
 WAKE: Final = "redrive.recovery"
 """A message to this queue wakes every process that waits for work. It is a hint; nothing depends on it."""
 
-_AGAIN = Exponential(min=0.5, max=30.0, max_attempts=1_000_000)
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +48,31 @@ class ServiceSettings:
         poll: seconds after which the ledger is asked for work although nobody said that there is any.
         most_lanes: how many lanes this process works in at a time.
         lanes: how it works in them.
+        transforms: which functions may change messages, and what they may take for it.
     """
 
     lease: float = 15.0
     poll: float = 30.0
     most_lanes: int = 64
     lanes: LaneSettings = field(default_factory=LaneSettings)
+    transforms: TransformSettings = field(default_factory=TransformSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was done in one step. It is true if something was.
+
+    Attributes:
+        has_worked: whether anything was done.
+        next_in: seconds until there is more to do, as far as is known: a rate allows the next messages, the time of an
+            operation has come, or another process would be gone that has something now. None: nothing is waiting.
+    """
+
+    has_worked: bool
+    next_in: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.has_worked
 
 
 class Service:
@@ -73,12 +95,13 @@ class Service:
         self._sources = sources
         self._settings = settings
         self.session = tools.new_id()
-        self._busy: set[str] = set()
+        self._leases = Leases(tools, self.session, settings.lease)
         self._is_running = False
         self._is_stopping = False
         self._woken = asyncio.Event()
         self._stopped = asyncio.Event()
-        self._fatal: Exception | None = None
+        self._runners: dict[str, LaneRunner] = {}
+        self._failures: dict[str, int] = {}
         self._room = asyncio.Semaphore(settings.most_lanes)
 
     async def prepare(self, *queues: str) -> None:
@@ -93,10 +116,11 @@ class Service:
 
     # --- at one's own pace
 
-    async def step(self) -> bool:
-        """Do everything there is to do now, and return; False if there was nothing."""
+    async def step(self) -> Step:
+        """Do everything that can be done now, and return."""
         found = await self.ingest()
-        return await self.work() or found
+        step = await self.work()
+        return Step(has_worked=found or step.has_worked, next_in=step.next_in)
 
     async def ingest(self) -> bool:
         """Read all failures and confirmations that are there now; False if there were none."""
@@ -109,15 +133,24 @@ class Service:
             found += taken
         return bool(found)
 
-    async def work(self) -> bool:
-        """Do all work on operations that there is now; False if there was none for this process."""
+    async def work(self, *, waits: bool = False) -> Step:
+        """Do all work on operations that can be done now.
+
+        Args:
+            waits: whether to wait for what has to wait, such as the next moment that a rate allows.
+        """
         if not self._is_running:
             self._is_stopping = False  # whoever asks for work after a stop means it
+            self._stopped.clear()
+        due: list[float] = []
         work = await self._ledger.work()
-        attended = [await self._attend(number) for number in work.operations]
-        lanes = await self._lanes((await self._ledger.work()).lanes)
-        worked = await asyncio.gather(*(self._in_lane(lane) for lane in lanes))
-        return any(attended) or any(worked)
+        attended = [await self._attend(number, due) for number in work.operations]
+        work = await self._ledger.work()
+        lanes = await self._lanes(work.lanes)
+        worked = await asyncio.gather(*(self._in_lane(lane, due, waits=waits) for lane in lanes))
+        if work.next_at is not None:
+            due.append(max(0.001, work.next_at - await self._ledger.now()))
+        return Step(has_worked=any(attended) or any(worked), next_in=min(due, default=None))
 
     # --- until it is stopped
 
@@ -202,10 +235,10 @@ class Service:
                 failures += 1
                 await self._recover_from(doing, error, failures)
 
-    async def _recover_from(self, doing: str, error: RedriveError, failures: int) -> None:
+    async def _recover_from(self, doing: str, error: Exception, failures: int) -> None:
         self._report(RecoveryFault(doing, type(error).__name__, str(error)))
-        answer = _AGAIN.decide(Failure(failures, error, chance=self._tools.chance()))
-        await pause(self._clock, answer.delay if isinstance(answer, RetryAfter) else _AGAIN.max)
+        delay = exponential(failures, _FIRST_WAIT_S, _FIRST_WAIT_S, _LONGEST_WAIT_S)
+        await pause(self._clock, jittered(delay, 0.2, self._tools.chance()))
 
     async def _working(self) -> None:
         """Start work on whatever wants some, and wait for more."""
@@ -213,8 +246,6 @@ class Service:
         try:
             while not self._is_stopping:
                 self._woken.clear()
-                if self._fatal is not None:
-                    raise self._fatal
                 wait = await self._start_work(at_work)
                 await self._idle(wait)
         finally:
@@ -235,7 +266,7 @@ class Service:
             work = await self._ledger.work()
             now = await self._ledger.now()
             lanes = await self._lanes(work.lanes)
-        except Unavailable as error:
+        except Exception as error:  # noqa: BLE001 - also a mistake of ours: those who can work are not to stop
             self._report(RecoveryFault("looking for work", type(error).__name__, str(error)))
             return min(1.0, self._settings.poll)
         jobs = {f"operation/{number}": partial(self._attend, number) for number in work.operations}
@@ -257,16 +288,20 @@ class Service:
         return found
 
     async def _guarded(self, name: str, job: Callable[[], Awaitable[bool]]) -> None:
-        """Do a piece of work; when it does not work, wait and look again."""
+        """Do a piece of work; when it does not work, wait, the longer the more often, and look again.
+
+        Whatever goes wrong, and be it a mistake of ours, everything else goes on: one operation stops no service.
+        """
         try:
-            if await job():
-                self._woken.set()  # there may be more
-        except RedriveError as error:
-            await self._recover_from(name, error, 2)
+            has_worked = await job()
+        except Exception as error:  # noqa: BLE001 - see above; it is told, and tried again
+            self._failures[name] = self._failures.get(name, 1) + 1
+            await self._recover_from(name, error, self._failures[name])
             self._woken.set()
-        except Exception as error:  # noqa: BLE001 - a mistake of ours: nobody may wait for what will never be done
-            self._fatal = error
-            self._woken.set()
+            return
+        self._failures.pop(name, None)
+        if has_worked:
+            self._woken.set()  # there may be more
 
     async def _idle(self, seconds: float) -> None:
         """Wait for a hint that there is work, from this process or another."""
@@ -285,23 +320,28 @@ class Service:
 
     # --- pieces of work
 
-    async def _attend(self, number: int) -> bool:
+    async def _attend(self, number: int, due: list[float] | None = None) -> bool:
         """Bring an operation to its beginning or its end, judge its canaries, and mark what is to be marked."""
-        async with self._held(f"operation/{number}") as lease:
+        async with self._leases.held(f"operation/{number}", due) as lease:
             if lease is None:
                 return False
-            before = await self._ledger.operation(number)
             try:
-                has_marked = await self._mark(lease, number)
+                before = await self._ledger.operation(number)
+                has_marked = await self._mark(lease, number, due)
+                return await self._report_change(number, before.state) or has_marked
             except LeaseLost:  # another process goes on with it
                 return False
-        return await self._report_change(number, before.state) or has_marked
+            except Unavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - it holds up its own operation, and no other
+                await halt(self._tools, lease, number, error)
+                return True
 
-    async def _mark(self, lease: Lease, number: int) -> bool:
+    async def _mark(self, lease: Lease, number: int, due: list[float] | None) -> bool:
         """Mark what is to be marked of an operation; False if that is nothing."""
         state = await self._ledger.settle(lease, number)
         if state is OperationState.WATCHING:
-            state = await self._judge(lease, number)
+            state = await self._judge(lease, number, due)
         claimed = 0 if state in ENDED else await self._ledger.claim(lease, number)
         has_more = state in (OperationState.RUNNING, OperationState.CANCELLING)
         while has_more and not self._is_stopping:
@@ -310,11 +350,13 @@ class Service:
         await self._ledger.settle(lease, number)
         return bool(claimed)
 
-    async def _judge(self, lease: Lease, number: int) -> OperationState:
+    async def _judge(self, lease: Lease, number: int, due: list[float] | None) -> OperationState:
         canary = (await self._ledger.operation(number)).plan.canary
         counts, silent = await self._ledger.canaries(number)
         verdict, told = (Verdict.APPROVE, "") if canary is None else judge(canary, counts, silent)
         if verdict is Verdict.WAIT:
+            if due is not None and canary is not None and not counts.get(Outcome.PENDING, 0):
+                due.append(max(0.001, canary.patience - silent))
             return OperationState.WATCHING
         event = OperationEvent.APPROVE if verdict is Verdict.APPROVE else OperationEvent.STOP
         await self._ledger.judged(lease, number, event, told)
@@ -327,60 +369,30 @@ class Service:
         self._report(OperationChanged(number, now.plan.kind.value, now.state.word, "", now.told))
         return True
 
-    async def _in_lane(self, lane: str) -> bool:
-        """Work in a lane until nothing is left to do there; False if another process has it."""
-        async with self._room, self._held(f"lane/{lane}") as lease:
+    async def _in_lane(self, lane: str, due: list[float] | None = None, *, waits: bool = True) -> bool:
+        """Work in a lane until nothing is left to do there; False if that is nothing for us now."""
+        runner = self._runner(lane)
+        async with self._room, self._leases.held(f"lane/{lane}", due) as lease:
             if lease is None:
                 return False
             try:
-                await self._runner(lane, lease).run()
+                await runner.run(lease, waits=waits)
             except (LeaseLost, Stopping):  # another process goes on with it, or this one will
                 return False
+            except NotYet as error:
+                if due is not None:
+                    due.append(error.seconds)
+                return runner.has_worked
         return True
 
-    def _runner(self, lane: str, lease: Lease) -> LaneRunner:
-        return LaneRunner(
-            lane,
-            lease,
-            self._tools,
-            settings=self._settings.lanes,
-            is_stopping=lambda: self._is_stopping,
-            nap=self._nap,
-        )
-
-    async def _nap(self, seconds: float) -> None:
-        """Wait for some seconds, or until it is time to come to an end."""
-        with suppress(TimeoutError):
-            async with self._clock.timeout(seconds):
-                await self._stopped.wait()
-
-    @asynccontextmanager
-    async def _held(self, name: str) -> AsyncGenerator[Lease | None]:
-        """Hold a lease while something is done; None if this or another process is at it already."""
-        if name in self._busy:
-            yield None
-            return
-        self._busy.add(name)
-        beating: asyncio.Task[None] | None = None
-        lease: Lease | None = None
-        try:
-            lease = await self._ledger.hold(name, self.session, self._settings.lease)
-            if lease is not None:
-                beating = asyncio.create_task(self._beat(lease))
-            yield lease
-        finally:
-            self._busy.discard(name)
-            if beating is not None and lease is not None:
-                beating.cancel()
-                await asyncio.gather(beating, return_exceptions=True)
-                with suppress(RedriveError):  # then it ends by itself
-                    await self._ledger.release(lease)
-
-    async def _beat(self, lease: Lease) -> None:
-        """Lengthen a lease for as long as this process lives."""
-        while True:
-            await pause(self._clock, self._settings.lease / 3)
-            try:
-                await self._ledger.renew(lease, self._settings.lease)
-            except RedriveError as error:  # the next beat may get through before the lease ends
-                self._report(RecoveryFault(f"renewing {lease.name}", type(error).__name__, str(error)))
+    def _runner(self, lane: str) -> LaneRunner:
+        """Return who works in a lane: always the same, as it knows what it has sent there."""
+        if lane not in self._runners:
+            self._runners[lane] = LaneRunner(
+                lane,
+                self._tools,
+                settings=self._settings.lanes,
+                transforms=self._settings.transforms,
+                stopped=self._stopped,
+            )
+        return self._runners[lane]

@@ -5,10 +5,10 @@ Its dead letters are part of it. A copy whose reader died so often that the queu
 it is read, and forwarded, taken back or dropped. So nothing can wait there unseen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from redrive.broker import Broker, Complete, Effect, dead_letter_queue
+from redrive.broker import Abandon, Broker, Complete, Effect, dead_letter_queue
 from redrive.broker.message import Received
 from redrive.errors import LockLost, QueueNotFound
 from redrive.recovery.copies import staging_queue
@@ -76,12 +76,16 @@ class StagingQueue:
                 return page
         return ()
 
-    async def is_drained(self) -> bool:
-        """Say whether nothing more can come out of it; if that is not sure, wait a little."""
+    async def is_drained(self, wait: Callable[[str, float], Awaitable[object]]) -> bool:
+        """Say whether nothing more can come out of it; if that is not sure, wait a little.
+
+        Args:
+            wait: waits for a message in a queue, for so many seconds at most.
+        """
         if not self._engine.capabilities.counts_exactly:
             left = self._settings.silence - (self._clock.monotonic() - self._quiet_since)
             if left > 0:
-                await self._engine.wait(self.name, min(left, LONGEST_NAP_S))
+                await wait(self.name, min(left, LONGEST_NAP_S))
             return left <= 0
         try:
             info = (await self._engine.inspect(self.name))[0]
@@ -91,7 +95,7 @@ class StagingQueue:
         if not info.ready + info.locked + info.scheduled + info.deferred + info.dead:
             return True
         if not info.ready:  # a process that died has them, until their locks end
-            await self._engine.wait(self.name, LONGEST_NAP_S)
+            await wait(self.name, LONGEST_NAP_S)
         return False
 
     async def insist(self, effect: Effect) -> None:
@@ -100,6 +104,10 @@ class StagingQueue:
             await self._engine.apply([effect])
         except LockLost:
             return
+
+    async def give_back(self, copies: Sequence[Received]) -> None:
+        """Let copies be locked again, by whoever comes first."""
+        await self._settle([Abandon(copy.lock, uncount=True) for copy in copies if copy.lock is not None])
 
     async def drop(self, copies: Sequence[Received]) -> None:
         """Remove copies that are not to be sent."""

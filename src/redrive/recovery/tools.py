@@ -26,3 +26,23 @@ class Tools:
     new_id: Callable[[], str]
     chance: Callable[[], float]
     report: Callable[[Event], None]
+
+
+class Stopping(Exception):
+    """The process is about to stop; what is under way goes on later."""
+
+
+class NotYet(Exception):
+    """There is more to do, and its time has not come.
+
+    Args:
+        seconds: how long that is from now.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class Hopeless(Exception):
+    """An operation cannot be worked on; the text says why, and what to do."""

@@ -11,6 +11,7 @@ Every number in a JSON body that is not set keeps its digits, every object its o
 import base64
 import difflib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
@@ -18,8 +19,10 @@ from dataclasses import dataclass, field, fields
 from dataclasses import replace as with_changes
 from typing import Any, Final, TypeAlias
 
+from redrive.broker.engine import LARGEST_MESSAGE_BYTES
 from redrive.broker.message import Headers, HeaderValue, Message
 from redrive.errors import InvalidMessage, InvalidSetting, TransformFailed
+from redrive.recovery.json_body import HALF_PAIR, read_json, remove_values, with_value, write_json
 
 Load: TypeAlias = Callable[[str], Callable[[Message], Message]]
 """Finds the function that is called ``package.module:function``."""
@@ -39,9 +42,16 @@ _PROTECTED = {name.lower() for names in PROTECTED.values() for name in names}
 _PROPERTIES = ("subject", "content_type", "reply_to")
 _FUNCTION = r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*"
 _POINTER = re.compile(r"(/([^~/]|~[01])*)*")
-_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _MOST_LINES = 5_000
+
+LARGEST_BODY: Final = 100 * LARGEST_MESSAGE_BYTES
+"""No queue takes more."""
+
+_LARGEST_TRANSFORM = 1_048_576
+"""Everything but a whole new body: a transform is read again and again while its operation is under way."""
+
+_LIGHT = 262_144
+_LONGEST_REASON = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +94,15 @@ class Transform:
             Message(b"", headers=self.set_headers, **{name: getattr(self, name) or None for name in _PROPERTIES})
         except InvalidMessage as error:
             raise InvalidSetting(error.field, error.value, error.allowed) from None
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if self.body is not None and len(self.body) > LARGEST_BODY:
+            raise InvalidSetting("body", f"{len(self.body):,} bytes", f"must have {LARGEST_BODY:,} bytes at most")
+        told = [_plain(getattr(self, each.name)) for each in fields(self) if each.name != "body"]
+        if (size := len(json.dumps(told))) > _LARGEST_TRANSFORM:
+            allowed = f"must have {_LARGEST_TRANSFORM:,} bytes at most as JSON, without the body; use a function"
+            raise InvalidSetting("transform", f"{size:,} bytes", allowed)
 
     @property
     def is_nothing(self) -> bool:
@@ -100,18 +119,36 @@ class Transform:
         Raises:
             TransformFailed: this message cannot be changed like that; the reason is for people.
         """
+        if self.function is not None and load is None:
+            raise InvalidSetting("load", load, f"must be given, to find {self.function}")
+        try:
+            changed = self._without_function(message)
+        except (InvalidMessage, MemoryError) as error:
+            raise TransformFailed(_told(error)) from error
+        if self.function is not None and load is not None:
+            changed = _called(self.function, load, changed)
+            check_identity(message, changed, self.function)
+        if len(changed.body) > LARGEST_BODY:
+            raise TransformFailed(_too_large(len(changed.body)))
+        return changed
+
+    def is_light(self, message: Message) -> bool:
+        """Say whether it is done at once, with little memory: whoever does it need not fear for anything else."""
+        if self.function is not None:
+            return False
+        if not (self.replace or self.set_json or self.remove_json):
+            return True
+        body = message.body if self.body is None else self.body
+        growth = math.prod(max(1.0, len(new) / len(old)) for old, new in self.replace)
+        steps = 1 + len(self.replace) + len(self.set_json) + len(self.remove_json)
+        return len(body) * growth <= _LIGHT and (len(body) + 100) * steps <= 16 * _LIGHT
+
+    def _without_function(self, message: Message) -> Message:
         headers = {name: value for name, value in message.headers.items() if name not in self.remove_headers}
         headers.update(self.set_headers)
         told: dict[str, Any] = {name: getattr(self, name) for name in _PROPERTIES}
         told = {name: value or None for name, value in told.items() if value is not None}
-        changed = with_changes(message, body=self._new_body(message.body), headers=headers, **told)
-        if self.function is None:
-            return changed
-        if load is None:
-            raise InvalidSetting("load", load, f"must be given, to find {self.function}")
-        changed = _called(self.function, load, changed)
-        _check_identity(message, changed, self.function)
-        return changed
+        return with_changes(message, body=self._new_body(message.body), headers=headers, **told)
 
     def _new_body(self, old: bytes) -> bytes:
         body = old if self.body is None else self.body
@@ -125,12 +162,12 @@ class Transform:
             raise TransformFailed("the body is JSON that is nested too deeply") from None
 
     def _new_json(self, body: bytes) -> bytes:
-        document, encoding = _read_json(body)
-        before = _write_json(document)
+        document, encoding = read_json(body)
+        before = write_json(document)
         for pointer, value in self.set_json.items():
-            document = _with(document, pointer, deepcopy(value))
-        _remove(document, self.remove_json)
-        after = _write_json(document)
+            document = with_value(document, pointer, deepcopy(value))
+        remove_values(document, self.remove_json)
+        after = write_json(document)
         return body if after == before else after.encode(encoding)
 
     def to_json(self) -> dict[str, Any]:
@@ -193,7 +230,7 @@ def _body_diff(before: bytes, after: bytes) -> list[str]:
 def _pretty(before: bytes, after: bytes) -> tuple[list[str], list[str]]:
     """Return both bodies in lines: as JSON, if that is what both are."""
     try:
-        old, new = (_write_json(_read_json(body)[0], "\n") for body in (before, after))
+        old, new = (write_json(read_json(body)[0], "\n") for body in (before, after))
     except (TransformFailed, RecursionError):
         old, new = before.decode(), after.decode()
     return old.splitlines(), new.splitlines()
@@ -202,18 +239,41 @@ def _pretty(before: bytes, after: bytes) -> tuple[list[str], list[str]]:
 def _called(name: str, load: Load, message: Message) -> Message:
     try:
         found = load(name)
-    except Exception as error:
-        raise TransformFailed(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a module does when it is imported, this message fails
+        raise TransformFailed(f"{name} cannot be loaded: {_told(error)}") from error
     try:
         returned: object = found(message)
-    except Exception as error:
-        raise TransformFailed(f"{name} raised {type(error).__name__}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit and GeneratorExit too: it has no right to end anybody
+        raise TransformFailed(f"{name} raised {_told(error)}") from error
     if not isinstance(returned, Message):
         raise TransformFailed(f"{name} returned {type(returned).__name__}, not a Message")
     return returned
 
 
-def _check_identity(before: Message, after: Message, function: str) -> None:
+def _told(error: BaseException) -> str:
+    """Return what an exception says, shortened; its own text may be endless, or raise."""
+    kind = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - it cannot even say what it is
+        return kind
+    return f"{kind}: {said}"[:_LONGEST_REASON] if said else kind
+
+
+def _too_large(size: int) -> str:
+    return f"the body would have {size:,} bytes or more; no queue takes more than {LARGEST_BODY:,}"
+
+
+def check_identity(before: Message, after: Message, function: str) -> None:
+    """Refuse a message that is another one, as far as anybody can tell.
+
+    Raises:
+        TransformFailed: its id has changed, or a header that says who it is.
+    """
     if after.id != before.id:
         raise TransformFailed(f"{function} changed the id from {before.id!r} to {after.id!r}; it must stay")
     old, new = ({(name, repr(each.headers[name])) for name in each.headers} for each in (before, after))
@@ -228,113 +288,11 @@ def _replaced(body: bytes, texts: tuple[tuple[str, str], ...]) -> bytes:
     except UnicodeDecodeError as error:
         raise TransformFailed(f"no text can be replaced: the body is not in UTF-8, at byte {error.start:,}") from None
     for old, new in texts:
+        size = len(text) + text.count(old) * (len(new) - len(old))  # known before anything is built
+        if size > LARGEST_BODY:
+            raise TransformFailed(_too_large(size))
         text = text.replace(old, new)
     return text.encode()
-
-
-class _Number(str):
-    """A number as it stands in a body: no digit gets lost that a float does not have."""
-
-    __slots__ = ()
-
-
-_EXACT: dict[str, Any] = {"parse_float": _Number, "parse_int": _Number}
-
-
-def _read_json(body: bytes) -> tuple[Any, str]:
-    """Return a body's value and its encoding, which for many a .NET program has a byte order mark."""
-    encoding = json.detect_encoding(body)
-    try:
-        return json.loads(body.decode(encoding), **_EXACT, object_pairs_hook=_object), encoding
-    except ValueError as error:
-        raise TransformFailed(f"the body is no JSON: {error}") from None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):  # one of them would be lost
-        raise TransformFailed("the body is JSON with the same key twice in one object")
-    return found
-
-
-def _write_json(value: object, line: str | None = None) -> str:
-    """Return a value as JSON, without any spaces; or, given how a line begins, in lines."""
-    inner = None if line is None else f"{line}  "
-    if isinstance(value, dict):
-        colon = ":" if line is None else ": "
-        pairs = [f"{_write_text(str(key))}{colon}{_write_json(each, inner)}" for key, each in value.items()]
-        return _enclosed("{", pairs, "}", line)
-    if isinstance(value, list):
-        return _enclosed("[", [_write_json(each, inner) for each in value], "]", line)
-    if isinstance(value, str):
-        return str(value) if isinstance(value, _Number) else _write_text(value)
-    return json.dumps(value)
-
-
-def _enclosed(opening: str, parts: list[str], closing: str, line: str | None) -> str:
-    if line is None or not parts:
-        return f"{opening}{','.join(parts)}{closing}"
-    return f"{opening}{line}  {f',{line}  '.join(parts)}{line}{closing}"
-
-
-def _write_text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=_HALF_PAIR.search(text) is not None)  # half a pair cannot be encoded
-
-
-def _parts(pointer: str) -> list[str]:
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
-
-
-def _key(holder: object, part: str) -> Any:  # noqa: ANN401 - of an object a text, of a list a number
-    """Return the key of something that is there, or None."""
-    if isinstance(holder, list):
-        return int(part) if _INDEX.fullmatch(part) and int(part) < len(holder) else None
-    return part if isinstance(holder, dict) and part in holder else None
-
-
-def _found(document: Any, way: list[str], pointer: str) -> Any:  # noqa: ANN401 - any JSON
-    for part in way:
-        key = _key(document, part)
-        if key is None:
-            raise TransformFailed(_missing(pointer, part, document))
-        document = document[key]
-    return document
-
-
-def _with(document: Any, pointer: str, value: object) -> Any:  # noqa: ANN401 - any JSON
-    """Return the document with a value set."""
-    if not pointer:
-        return value
-    *way, last = _parts(pointer)
-    holder = _found(document, way, pointer)
-    key = last if isinstance(holder, dict) else _key(holder, last)
-    if key is not None:
-        holder[key] = value
-    elif isinstance(holder, list) and last == "-":
-        holder.append(value)
-    else:
-        raise TransformFailed(_missing(pointer, last, holder))
-    return document
-
-
-def _missing(pointer: str, part: str, holder: object) -> str:
-    plain = "an object" if isinstance(holder, dict) else "what is neither an object nor a list"
-    where = f"a list of {len(holder):,}" if isinstance(holder, list) else plain
-    return f"{pointer} is not in the body: there is no {part!r} in {where}"
-
-
-def _remove(document: object, pointers: tuple[str, ...]) -> None:
-    places: list[tuple[Any, Any]] = []
-    for pointer in pointers:
-        *way, last = _parts(pointer)
-        try:
-            holder = _found(document, way, pointer)
-        except TransformFailed:
-            continue
-        if _key(holder, last) is not None:
-            places.append((holder, _key(holder, last)))
-    for holder, key in sorted(places, key=lambda place: place[1] if isinstance(place[1], int) else -1, reverse=True):
-        del holder[key]  # from the end of each list, so that no index moves before its turn
 
 
 def _plain(value: object) -> object:
@@ -371,7 +329,7 @@ def _check_replace(name: str, value: object) -> tuple[tuple[str, str], ...]:
     pairs: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
     for each in pairs:
         texts = [text for text in each if isinstance(text, str)] if isinstance(each, list | tuple) else []
-        if len(texts) != 2 or len(each) != 2 or not texts[0] or _HALF_PAIR.search("".join(texts)):
+        if len(texts) != 2 or len(each) != 2 or not texts[0] or HALF_PAIR.search("".join(texts)):
             raise InvalidSetting(name, each, "must be pairs of texts: what is there, and what is to be there instead")
     return tuple((old, new) for old, new in pairs)
 

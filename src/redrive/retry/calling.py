@@ -8,6 +8,7 @@ from redrive.clock import system_clock
 from redrive.errors import UsageError
 from redrive.retry.block import AsyncAttempts, Attempts
 from redrive.retry.loops import Live, attempts, attempts_async, begin
+from redrive.retry.misuse import explained, unknown_setting
 from redrive.retry.plan import DEFAULT_DEADLINE, Plan
 from redrive.retry.wrapping import name_of, wrap
 
@@ -78,9 +79,9 @@ class Retry:
 
     def using(self, **settings: "Unpack[Settings]") -> "Retry":
         """Return a retry that differs in some settings, for one operation; breaker and budget stay shared."""
-        for name in settings:
+        for name, value in settings.items():
             if name not in self._settings:
-                raise UsageError(f"retry has no setting {name!r}; it has: {', '.join(sorted(self._settings))}")
+                raise unknown_setting(name, value, self._settings)
         return self._derive(dict(settings))
 
     def _derive(self, settings: "dict[str, Any]") -> "Retry":
@@ -92,6 +93,7 @@ class Retry:
         return "a block"
 
 
+@explained
 def retry(
     *,
     on: "On",

@@ -9,6 +9,7 @@ from redrive.worker.context import BlockingContext, Context
 from redrive.worker.events import (
     DeliveriesTooFew,
     HandlerFailed,
+    HandlerHung,
     HandlerOverdue,
     MessageLockLost,
     MessageMoved,
@@ -40,6 +41,7 @@ __all__ = [
     "Discard",
     "HandlerFailed",
     "HandlerFailure",
+    "HandlerHung",
     "HandlerOverdue",
     "MessageLockLost",
     "MessageMoved",

@@ -5,30 +5,40 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 from redrive.clock import Clock
 from redrive.errors import UsageError
 from redrive.retry import Retry, retry
-from redrive.telemetry import Event
 from redrive.worker.context import BlockingContext, Context
-from redrive.worker.events import HandlerOverdue
 from redrive.worker.handler import Handler
 from redrive.worker.lease import Lease
 from redrive.worker.threads import Threads
 
 
 class Caller:
-    """Calls one handler."""
+    """Calls one handler.
+
+    Args:
+        handler: the handler.
+        clock: what time goes by.
+        chance: where random numbers come from.
+        on_overdue: is told of a call in a thread that takes longer than its time-out, and of that.
+    """
 
     def __init__(
-        self, handler: Handler, clock: Clock, chance: Callable[[], float], report: Callable[[Event], None]
+        self,
+        handler: Handler,
+        clock: Clock,
+        chance: Callable[[], float],
+        on_overdue: Callable[[Lease, float], None],
     ) -> None:
         self._handler = handler
         self._clock = clock
         self._chance = chance
-        self._report = report
-        self._threads = Threads(handler.concurrency, f"redrive-{handler.queue}")
+        self._on_overdue = on_overdue
+        self._threads = Threads(handler.concurrency + handler.max_hung, f"redrive-{handler.queue}")
         self._is_plain = handler.is_async and handler.timeout is None and handler.retry_in_place is None
 
     def close(self) -> None:
@@ -36,7 +46,21 @@ class Caller:
         self._threads.close()
 
     async def call(self, lease: Lease, context: Context | BlockingContext) -> None:
-        """Call the handler with a message; what it raises gets out."""
+        """Call the handler with a message; what it raises gets out, as an ``Exception``.
+
+        Two are passed on as they are: being cancelled, and ``KeyboardInterrupt``, which is Ctrl-C on an event loop.
+        """
+        here = asyncio.current_task()
+        try:
+            await self._call(lease, context)
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if not _is_running(here):
+                raise  # we are thrown away half-way, which is told as GeneratorExit
+            raise _as_failure(error) from error
+
+    async def _call(self, lease: Lease, context: Context | BlockingContext) -> None:
         handler = self._handler
         args: list[Any] = [] if handler.decode is None else [handler.decode(lease.received.message)]
         if handler.takes_context:
@@ -53,8 +77,8 @@ class Caller:
         policy = self._handler.recoverability
 
         def may_pass(error: Exception) -> bool:
-            is_ours = lease.phase == "handling" and not lease.is_lost
-            return is_ours and (policy is None or policy.kind_of(error) == "retry")
+            is_ours = self._handler.receive_and_delete or (lease.phase == "handling" and not lease.is_lost)
+            return is_ours and (policy is None or policy.kind_of(error, lease.received.message) == "retry")
 
         return retry(
             on=may_pass,
@@ -89,7 +113,7 @@ class Caller:
             raise
 
     async def _call_in_thread(self, lease: Lease, args: list[Any], limit: float | None) -> None:
-        job = asyncio.ensure_future(self._threads.run(partial(self._run, args)))
+        job = asyncio.ensure_future(self._threads.run(partial(self._run, lease, args)))
         job.add_done_callback(_seen)  # a stopping worker does not wait for it
         if limit is None:
             await asyncio.shield(job)
@@ -101,12 +125,18 @@ class Caller:
         except TimeoutError:
             if scope is None or not scope.expired():
                 raise
-            self._report(HandlerOverdue(self._handler.queue, lease.id, limit))
+            self._on_overdue(lease, limit)
             await asyncio.wait([job])
             raise self._timed_out(limit) from (None if job.cancelled() else job.exception())
 
-    def _run(self, args: list[Any]) -> None:
-        result = self._handler.fn(*args)
+    def _run(self, lease: Lease, args: list[Any]) -> None:
+        lease.thread = get_ident()
+        try:
+            result = self._handler.fn(*args)
+        except Exception:
+            raise
+        except BaseException as error:
+            raise _as_failure(error) from error
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()
@@ -114,6 +144,20 @@ class Caller:
 
     def _timed_out(self, limit: float) -> TimeoutError:
         return TimeoutError(f"{self._handler.name} took longer than its timeout of {limit:g} s")
+
+
+def _is_running(task: asyncio.Task[Any] | None) -> bool:
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:  # there is no event loop any more
+        return False
+
+
+def _as_failure(error: BaseException) -> RuntimeError:
+    """Return the failure of a message for what would end the program."""
+    said = f": {error}" if str(error) else ""
+    failure = RuntimeError(f"the handler raised {type(error).__name__}{said}; to end the worker, call its stop()")
+    return failure.with_traceback(error.__traceback__)
 
 
 def _seen(job: asyncio.Future[None]) -> None:

@@ -34,6 +34,11 @@ class Host(Protocol):
         """Whether the handler settles its messages itself."""
         ...
 
+    @property
+    def is_deleting(self) -> bool:
+        """Whether messages are deleted when they are received."""
+        ...
+
     async def settle(self, lease: Lease, effects: Sequence[Effect], *, is_handled: bool = False) -> None:
         """Settle a message, once."""
         ...
@@ -129,6 +134,7 @@ class Facts:
             raise InvalidSetting("at", at, "cannot be combined with delay; say one of them")
         if at is not None and at.tzinfo is None:
             raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
+        self._check_locked("send with context.broker")
         if self._lease.phase != "handling":
             raise UsageError(f"message {self._lease.id} is settled already: send before you settle it")
         if delay is not None:
@@ -149,6 +155,14 @@ class Facts:
         is_handled = isinstance(effect, Complete)
         await self._host.settle(self._lease, [effect, *(sends if with_sends else ())], is_handled=is_handled)
 
+    async def _renew(self) -> None:
+        self._check_locked("there is nothing to renew")
+        await self._host.renew(self._lease)
+
+    def _check_locked(self, instead: str) -> None:
+        if self._host.is_deleting:
+            raise UsageError(f"message {self._lease.id} was deleted when it was received: {instead}")
+
     def _abandonment(self, delay: duration.Duration, headers: Headers | None) -> Effect:
         return Abandon(self._lease.lock, duration.seconds("delay", delay, zero=True), headers)
 
@@ -166,7 +180,7 @@ class Context(Facts):
         Raises:
             LockLost: it is not yours any more.
         """
-        await self._host.renew(self._lease)
+        await self._renew()
 
     async def complete(self) -> None:
         """Remove it: it is done."""
@@ -198,7 +212,7 @@ class BlockingContext(Facts):
         Raises:
             LockLost: it is not yours any more.
         """
-        self._wait(self._host.renew(self._lease))
+        self._wait(self._renew())
 
     def complete(self) -> None:
         """Remove it: it is done."""

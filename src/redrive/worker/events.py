@@ -17,8 +17,9 @@ class HandlerFailed(Event):
         attempt: which attempt it was, counted from 1 over all rounds.
         exception_type: what was raised.
         exception_message: what it said.
-        outcome: what became of the message: ``retry_now``, ``retry_later``, ``moved``, ``discarded``, or ``settled``
-            if the handler had settled it by hand before.
+        outcome: what became of the message: ``retry_now``, ``retry_later``, ``moved``, ``discarded``; ``settled`` if
+            the handler had settled it by hand before; ``lock_lost`` if it is somebody else's by now; ``dropped`` if it
+            was deleted when it was received, and is gone.
         delay: seconds until it is delivered again; None if it is not.
     """
 
@@ -73,6 +74,7 @@ class MessageLockLost(Event):
         message_id: its id.
         phase: what was being done with it: ``prefetched``, ``handling`` or ``settling``.
         held: seconds it had been held.
+        stalled: seconds for which the event loop stood still, so that nobody could renew it; 0 if it did not.
     """
 
     name = "redrive.worker.message_lock_lost"
@@ -82,10 +84,50 @@ class MessageLockLost(Event):
     message_id: str
     phase: str
     held: float
+    stalled: float = 0.0
 
     def __str__(self) -> str:
         lost = f"the lock on message {self.message_id} was lost after {self.held:.3g} s"
-        return f"{self.queue}: {lost} ({self.phase}); nothing is settled, and it will be delivered again"
+        told = f"{self.queue}: {lost} ({self.phase}); nothing is settled, and it will be delivered again"
+        if not self.stalled:
+            return told
+        return (
+            f"{told}. It could not be renewed, as the event loop stood still for {self.stalled:.3g} s: does an async "
+            "handler call time.sleep(), or compute for long? Await instead, or declare that handler with def"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerHung(Event):
+    """A handler goes on although its message's lock was lost. The next message has its place.
+
+    Attributes:
+        queue: where the message is.
+        message_id: its id.
+        handler: the function.
+        where: where it is now: module, function and line.
+        running: seconds since it began.
+        hung: how many handlers of this queue hang.
+        max_hung: how many there may be; one more, and the worker ends.
+    """
+
+    name = "redrive.worker.handler_hung"
+    level = logging.ERROR
+
+    queue: str
+    message_id: str
+    handler: str
+    where: str
+    running: float
+    hung: int
+    max_hung: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.queue}: {self.handler} hangs with message {self.message_id}, whose lock is lost: it began "
+            f"{self.running:.3g} s ago and is at {self.where}; its place is free for the next message "
+            f"({self.hung} hang, at most {self.max_hung} may)"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
 
 from redrive.clock import Clock, pause
-from redrive.errors import EngineUnavailable
-from redrive.retry import Exponential, Retry, retry
+from redrive.errors import EngineUnavailable, InvalidSetting
+from redrive.retry import Backoff, Exponential, Retry, retry
 from redrive.telemetry import Event
 from redrive.worker.events import WorkerFault
 
@@ -17,7 +17,11 @@ OnError: TypeAlias = Callable[[Exception, str], object]
 """Gets the error, and what failed; may be async."""
 
 RECONNECT = Exponential(min=0.8, max=30.0, max_attempts=4)
-"""One round: the first try and three retries. Between rounds the worker waits as long as the longest wait."""
+"""One round: the first try and three retries. Between rounds the worker waits as long as its policy ever does."""
+
+_FOR_EVER = 1_000_000
+_SHORTEST_PAUSE_S = 0.1
+"""Between rounds, whatever the policy says: a store that is away is not asked without a pause."""
 
 
 class Faults:
@@ -29,6 +33,7 @@ class Faults:
         chance: where random numbers come from.
         report: takes events.
         on_error: the program's own error handler.
+        reconnect: how often one round tries, and how long it waits in between.
     """
 
     def __init__(
@@ -39,15 +44,17 @@ class Faults:
         chance: Callable[[], float],
         report: Callable[[Event], None],
         on_error: OnError | None,
+        reconnect: Backoff = RECONNECT,
     ) -> None:
         self._queue = queue
         self._clock = clock
         self._report = report
         self._on_error = on_error
+        self._reconnect = reconnect
         self._retries: dict[str, Retry] = {
             doing: retry(
                 on=EngineUnavailable,
-                policy=RECONNECT,
+                policy=reconnect,
                 deadline=None,
                 operation=f"{doing} {queue}",
                 clock=clock,
@@ -69,7 +76,11 @@ class Faults:
                 await self.tell(doing, error)
                 if is_over is not None and is_over():
                     raise
-            await pause(self._clock, RECONNECT.max)
+            await pause(self._clock, max(_SHORTEST_PAUSE_S, self._reconnect.curve(_FOR_EVER)))
+
+    def wait_after(self, failures: int) -> float:
+        """Return the seconds to wait after that many failures in a row, for whoever tries by itself."""
+        return max(_SHORTEST_PAUSE_S, self._reconnect.curve(failures))
 
     async def tell(self, doing: str, error: Exception) -> None:
         """Report a fault, and hand it to the program's error handler; that one's own failure is only reported."""
@@ -80,8 +91,17 @@ class Faults:
             answer = self._on_error(error, f"{doing} {self._queue}")
             if inspect.isawaitable(answer):
                 await answer
-        except Exception as failure:  # noqa: BLE001 - it is theirs, and the worker goes on
+        except (Exception, SystemExit) as failure:  # noqa: BLE001 - it is theirs, and the worker goes on
             self._tell("on_error", failure)
 
-    def _tell(self, doing: str, error: Exception) -> None:
+    def _tell(self, doing: str, error: BaseException) -> None:
         self._report(WorkerFault(self._queue, doing, type(error).__name__, str(error)))
+
+
+def check_reconnect(value: object) -> Backoff:
+    """Return a policy for a store that does not answer, if it is one that comes to an end and tells."""
+    if not isinstance(value, Backoff) or value.max_attempts is None:
+        raise InvalidSetting(
+            "reconnect", value, "must be a policy with max_attempts, such as Exponential(min=0.8, max_attempts=4)"
+        )
+    return value

@@ -20,6 +20,9 @@ Decide: TypeAlias = Callable[[HandlerFailure], Decision]
 
 _MOST_CONCURRENT = 1_000
 _MOST_PREFETCHED = 10_000
+_MOST_HUNG = 10_000
+_USUALLY_HUNG = 10
+"""As often as a queue usually delivers: one message that always hangs is dead-lettered before the worker ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,8 @@ class Handler:
         max_lock_renewal: seconds for which its lock is renewed.
         retry_in_place: how to call it again while the lock is held; None: not at all.
         slow_down: when to slow down; None: never.
+        max_hung: how many calls may go on although their messages' locks were lost.
+        receive_and_delete: whether messages are taken out of their queue before they are handled.
     """
 
     queue: str
@@ -59,6 +64,8 @@ class Handler:
     max_lock_renewal: float
     retry_in_place: Backoff | None
     slow_down: SlowDown | None
+    max_hung: int
+    receive_and_delete: bool
 
     def check_fits(self, queue: QueueInfo) -> None:
         """Refuse retries in place that would outlast the lock.
@@ -91,14 +98,18 @@ def checked_handler(
     max_lock_renewal: duration.Duration,
     retry_in_place: Backoff | None,
     slow_down: SlowDown | None,
+    max_hung: int | None,
+    receive_and_delete: bool,
 ) -> Handler:
     """Return a handler, if its settings and its function are what they may be."""
+    if _check_flag("receive_and_delete", receive_and_delete):
+        _check_needs_no_lock(recoverability, prefetch, auto_complete=auto_complete)
     is_async, decode, takes_context = _signature(fn)
     policy = Recoverability() if recoverability is None else recoverability
     return Handler(
         queue=queue,
         fn=fn,
-        name=_name(fn),
+        name=name_of(fn),
         is_async=is_async,
         decode=decode,
         takes_context=takes_context,
@@ -111,6 +122,8 @@ def checked_handler(
         max_lock_renewal=duration.seconds("max_lock_renewal", max_lock_renewal, zero=True),
         retry_in_place=_check_in_place(retry_in_place),
         slow_down=_check_slow_down(slow_down),
+        max_hung=_check_max_hung(max_hung, concurrency),
+        receive_and_delete=receive_and_delete,
     )
 
 
@@ -121,10 +134,28 @@ def check_whole(setting: str, value: object, low: int, high: int) -> int:
     return value
 
 
+def _check_max_hung(value: int | None, concurrency: int) -> int:
+    """Return the limit; by default all that run may be among them, as after an outage of the store."""
+    return max(_USUALLY_HUNG, concurrency) if value is None else check_whole("max_hung", value, 0, _MOST_HUNG)
+
+
 def _check_flag(setting: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidSetting(setting, value, "must be True or False")
     return value
+
+
+def _check_needs_no_lock(recoverability: object, prefetch: int, *, auto_complete: bool) -> None:
+    """Refuse what cannot be done with messages that are deleted when they are received."""
+    problem = None
+    if not auto_complete:
+        problem = "auto_complete=False: there is nothing left to settle"
+    elif prefetch:
+        problem = "prefetch: what is fetched ahead would be lost when the worker stops"
+    elif recoverability is not None:
+        problem = "recoverability: a message whose handler fails is gone; receive it with a lock, as usual, to keep it"
+    if problem:
+        raise InvalidSetting("receive_and_delete", value=True, allowed=f"cannot be combined with {problem}")
 
 
 def _check_decide(value: Recoverability | Decide) -> Decide:
@@ -170,6 +201,8 @@ def _signature(fn: Callable[..., Any]) -> tuple[bool, Decode | None, bool]:
             raise InvalidSetting("handler", fn, "must take the payload first and the context second")
         return is_async, None, True
     if len(kinds) > 1:
+        if not _is_context(parameters[1], kinds[1]):
+            raise _not_taken(fn)
         _check_context(fn, kinds[1], is_async=is_async)
     return is_async, decoder(bytes if kinds[0] is inspect.Parameter.empty else kinds[0]), len(kinds) > 1
 
@@ -188,7 +221,7 @@ def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
     taken = taken or [one for one in found if one.kind is one.VAR_POSITIONAL]
     others = [one for one in found if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
     if not 1 <= len(taken) <= 2 or others:
-        raise InvalidSetting("handler", fn, "must take the payload, and if it likes a context as its second parameter")
+        raise _not_taken(fn)
     return taken
 
 
@@ -199,6 +232,25 @@ def _annotations(fn: Callable[..., Any]) -> dict[str, Any]:
         raise InvalidSetting("handler", fn, f"has an annotation that cannot be found: {error}") from error
 
 
+def _is_context(parameter: inspect.Parameter, kind: Any) -> bool:  # noqa: ANN401 - an annotation
+    """Say whether a second parameter is meant for the context: by its annotation, or if it has none, by its name."""
+    if kind is inspect.Parameter.empty:
+        return parameter.name.startswith("_") or parameter.name in ("context", "ctx")
+    return kind in (Any, object, Context, BlockingContext)
+
+
+def _not_taken(fn: Callable[..., Any]) -> InvalidSetting:
+    signature = inspect.signature(fn)
+    bare = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
+    return InvalidSetting(
+        "handler",
+        name_of(fn),
+        f"takes {signature.replace(parameters=bare, return_annotation=signature.empty)}: a handler takes one payload, "
+        "made from the body, and if it likes a context: async def ship(order: Order, context: Context); "
+        "for several values, take a dataclass or a dict",
+    )
+
+
 def _check_context(fn: Callable[..., Any], kind: Any, *, is_async: bool) -> None:  # noqa: ANN401 - an annotation
     fitting = Context if is_async else BlockingContext
     if kind in (inspect.Parameter.empty, Any, object, fitting):
@@ -207,6 +259,7 @@ def _check_context(fn: Callable[..., Any], kind: Any, *, is_async: bool) -> None
     raise InvalidSetting("handler", fn, f"is {how}, not {kind!r}")
 
 
-def _name(fn: object) -> str:
+def name_of(fn: object) -> str:
+    """Return the name of a function, for people."""
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return f"{getattr(fn, '__module__', None) or '?'}.{name}"

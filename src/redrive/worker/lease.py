@@ -4,7 +4,7 @@
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from redrive.broker import Lock, Received
-from redrive.errors import LockLost
+from redrive.errors import LockLost, UsageError
 from redrive.worker.recoverability import EARLIER_DELIVERIES, counter
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ class Lease:
 
     Attributes:
         received: the message as it was received.
-        lock: the right to settle it.
         taken_at: when it was asked for, on the monotonic clock.
         held_until: when the lock ends at the latest, on the monotonic clock: counted from before it was asked for, so
             that it is never later than what the engine thinks, however far its clock is from ours.
@@ -28,6 +27,7 @@ class Lease:
         is_probe: whether it is the one message that a slow worker tries.
         is_cancelled: whether the worker itself has cancelled its handler.
         task: what handles it.
+        thread: where a blocking handler runs.
     """
 
     __slots__ = (
@@ -36,18 +36,15 @@ class Lease:
         "is_cancelled",
         "is_lost",
         "is_probe",
-        "lock",
         "phase",
         "received",
         "taken_at",
         "task",
+        "thread",
     )
 
     def __init__(self, received: Received, taken_at: float, lock_s: float) -> None:
-        if received.lock is None:
-            raise LockLost(received.queue, received.sequence)
         self.received = received
-        self.lock: Lock = received.lock
         self.taken_at = taken_at
         self.held_until = taken_at + lock_s
         self.began_at = taken_at
@@ -56,6 +53,14 @@ class Lease:
         self.is_probe = False
         self.is_cancelled = False
         self.task: asyncio.Task[None] | None = None
+        self.thread: int | None = None
+
+    @property
+    def lock(self) -> Lock:
+        """The right to settle it."""
+        if self.received.lock is None:
+            raise UsageError(f"message {self.id} was deleted when it was received: there is nothing left to settle")
+        return self.received.lock
 
     @property
     def id(self) -> str:
@@ -74,4 +79,4 @@ class Lease:
 
     def lost(self) -> LockLost:
         """Return the error that says that it is not ours any more."""
-        return LockLost(self.lock.queue, self.lock.sequence)
+        return LockLost(self.received.queue, self.received.sequence)

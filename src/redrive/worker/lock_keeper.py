@@ -12,7 +12,7 @@ from math import inf
 from redrive.broker import Engine
 from redrive.clock import Clock
 from redrive.errors import EngineUnavailable
-from redrive.worker.faults import RECONNECT, Faults
+from redrive.worker.faults import Faults
 from redrive.worker.lease import Lease
 
 
@@ -52,6 +52,13 @@ class LockKeeper:
         self._hurry = asyncio.Event()
         self._failures = 0
         self._not_before = -inf
+        self._late_s = 0.0
+
+    @property
+    def stalled_s(self) -> float:
+        """How long the event loop has stood still, if that was long enough for a lock to end; otherwise 0."""
+        late_s = max(self._late_s, self._clock.monotonic() - self._alarm_at)
+        return late_s if late_s > self._lock_s / 4 else 0.0
 
     def has_time(self, lease: Lease) -> bool:
         """Say whether a handler may still begin: a tenth of the lock is left at least."""
@@ -72,6 +79,7 @@ class LockKeeper:
         while True:
             self._alarm_at = min(map(self._due, self._leases), default=inf)
             await self._wait()
+            self._late_s = max(0.0, self._clock.monotonic() - self._alarm_at)
             await self._tend()
 
     async def renew(self, leases: list[Lease]) -> None:
@@ -115,7 +123,7 @@ class LockKeeper:
             await self.renew(leases)
         except EngineUnavailable as error:
             self._failures += 1
-            self._not_before = self._clock.monotonic() + RECONNECT.curve(self._failures)
+            self._not_before = self._clock.monotonic() + self._faults.wait_after(self._failures)
             await self._faults.tell("renew", error)
         else:
             self._failures = 0

@@ -4,6 +4,8 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from math import inf
 from typing import Any
 
 from redrive.broker import Abandon, Engine, Received
@@ -31,6 +33,7 @@ class Receiver:
         wanted: says how many messages there is room for.
         on_arrival: is called when there is something in the buffer.
         on_lost: is told of a message whose lock had ended before it could be handed out.
+        delete: whether messages are taken out of their queue for good, instead of being locked.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Receiver:
         wanted: Callable[[], int],
         on_arrival: Callable[[], None],
         on_lost: Callable[[Lease], None],
+        delete: bool = False,
     ) -> None:
         self._queue = queue
         self._engine = engine
@@ -55,6 +59,7 @@ class Receiver:
         self._wanted = wanted
         self._on_arrival = on_arrival
         self._on_lost = on_lost
+        self._delete = delete
         self._buffer: deque[Lease] = deque()
         self._wake = asyncio.Event()
         self._releasing: set[asyncio.Task[None]] = set()
@@ -107,19 +112,32 @@ class Receiver:
         def ask() -> Coroutine[Any, Any, list[Received]]:
             nonlocal asked_at
             asked_at = self._clock.monotonic()
-            return self._engine.lock_next(self._queue, room)
+            return self._take(room) if self._delete else self._engine.lock_next(self._queue, room)
 
         found = await self._faults.insist("receive", ask)
         leases = [Lease(received, asked_at, self._lock_s) for received in found]
         # the worker may have slowed down meanwhile
-        kept = leases[: max(0, self._wanted())]
+        kept = leases if self._delete else leases[: max(0, self._wanted())]
         self._let_go(leases[len(kept) :])
-        for lease in kept:
+        self._keep(kept)
+        return bool(found)
+
+    async def _take(self, room: int) -> list[Received]:
+        """Take messages out of their queue. Nobody gets them back, so being cancelled waits for them."""
+        taking = asyncio.ensure_future(self._engine.lock_next(self._queue, room, delete=True))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            with suppress(EngineUnavailable):
+                self._keep([Lease(received, self._clock.monotonic(), inf) for received in await taking])
+            raise
+
+    def _keep(self, leases: list[Lease]) -> None:
+        for lease in leases:
             self._buffer.append(lease)
             self._keeper.watch(lease)
-        if kept:
+        if leases:
             self._on_arrival()
-        return bool(found)
 
     def _let_go(self, leases: list[Lease]) -> None:
         for lease in leases:

@@ -8,7 +8,7 @@ The facts go in as a ``HandlerFailure``, the decision comes out as a value; the 
    takes longer; before each delay there are again the immediate ones;
 3. moved to the error queue, or to the queue's dead-letter queue, for a person to look at.
 
-What will never work, such as a body that cannot be decoded, is moved at once.
+What will never work, such as a body that cannot be decoded by the worker or by the handler, is moved at once.
 
 A message keeps its id, body and headers all the way. While it is being redelivered it carries two headers more:
 
@@ -44,6 +44,7 @@ from redrive import duration
 from redrive.broker.message import Headers, HeaderValue, Message
 from redrive.errors import InvalidPayload, InvalidSetting
 from redrive.retry.policy import Backoff, Delays, Exponential, Failure, RetryAfter
+from redrive.worker.bad_bodies import blames_body
 
 Classification: TypeAlias = Literal["retry", "delay", "poison", "ignore"]
 """``retry``: the whole path; ``delay``: none at once; ``poison``: moved at once; ``ignore``: completed."""
@@ -176,7 +177,8 @@ class Recoverability:
         immediate: how many redeliveries come at once, in each round.
         delayed: the delays of the redeliveries after them: a policy of ``redrive.retry`` with ``max_attempts``, or a
             list of delays; None or an empty list: no delayed ones.
-        poison: exceptions that no redelivery mends: types, or their names as texts.
+        poison: exceptions that no redelivery mends: types, or their names as texts. ``InvalidPayload`` stands also for
+            what a handler raises that decodes the body itself, such as ``json.JSONDecodeError``.
         error_queue: where messages go in the end; None: to the dead-letter queue of their own queue.
         classify: your own say: a function of the exception that returns ``"retry"``, ``"delay"``, ``"poison"`` or
             ``"ignore"``, or None if it has no opinion.
@@ -200,19 +202,24 @@ class Recoverability:
         if self.classify is not None and not callable(self.classify):
             raise InvalidSetting("classify", self.classify, "must be a function of an exception")
 
-    def kind_of(self, error: Exception) -> Classification:
-        """Say what kind of failure an exception is."""
+    def kind_of(self, error: Exception, message: Message | None = None) -> Classification:
+        """Say what kind of failure an exception is: of the handler of a message, if that is known."""
         kind = None if self.classify is None else self.classify(error)
         if kind is None:
-            return "poison" if _is_one_of(error, self.poison) else "retry"
+            return "poison" if _is_one_of(error, self.poison) or self._is_bad_body(error, message) else "retry"
         if kind not in _KINDS:
             raise InvalidSetting("classify", kind, f"must return one of {', '.join(_KINDS)}, or None")
         return kind
 
+    def _is_bad_body(self, error: Exception, message: Message | None) -> bool:
+        """Say whether it is an ``InvalidPayload`` but in name: the handler decodes the body itself."""
+        is_poison = any(kind in ("InvalidPayload", _name(InvalidPayload), InvalidPayload) for kind in self.poison)
+        return is_poison and message is not None and blames_body(error, message.body)
+
 
 def decide(failure: HandlerFailure, policy: Recoverability) -> Decision:
     """Return what to do about a failure."""
-    kind = policy.kind_of(failure.error)
+    kind = policy.kind_of(failure.error, failure.message)
     if kind == "ignore":
         return Discard()
     if kind == "poison":
@@ -229,7 +236,9 @@ def _later_or_never(failure: HandlerFailure, policy: Recoverability) -> Decision
     answer = policy.delayed.decide(Failure(failure.delayed_retries + 1, failure.error, chance=failure.chance))
     if isinstance(answer, RetryAfter):
         return RetryLater(answer.delay)
-    description = f"{failure.delayed_retries} delayed redeliveries did not help; {last}"
+    count = failure.delayed_retries
+    tried = "1 delayed redelivery" if count == 1 else f"{count} delayed redeliveries"
+    description = f"{tried} did not help; {last}"
     return MoveToError(MAX_DELAYED_RETRIES, description, policy.error_queue)
 
 

@@ -3,8 +3,11 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""What ends a worker."""
 
 
 @contextmanager
@@ -24,7 +27,21 @@ def handling_signals(signals: Sequence[signal.Signals], on_signal: Callable[[], 
                 signal.signal(each, tell)
         yield
     finally:
-        for each, handler in before.items():
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(each)
-            signal.signal(each, handler)
+        with holding_back(signals):  # in between, the signal's default would end the program
+            for each, handler in before.items():
+                with suppress(NotImplementedError):
+                    loop.remove_signal_handler(each)
+                signal.signal(each, handler)
+
+
+@contextmanager
+def holding_back(signals: Iterable[signal.Signals]) -> Generator[None]:
+    """Let signals wait for a ``with`` block; a process that is started in it begins its life with them waiting too."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

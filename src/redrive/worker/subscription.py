@@ -2,22 +2,21 @@
 """One handler at work on one queue: lock, handle, settle."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
-from redrive.broker import Abandon, Broker, Complete, Effect, QueueInfo, dead_letter_queue
+from redrive.broker import Abandon, Broker, Complete, Effect, QueueInfo
 from redrive.clock import pause, utc
 from redrive.errors import EngineUnavailable, LockLost, QueueNotFound, RedriveError, UsageError
-from redrive.telemetry import Event
 from redrive.worker.calling import Caller
 from redrive.worker.confirming import confirmation_of
 from redrive.worker.context import BlockingContext, Context
-from redrive.worker.events import HandlerFailed, MessageLockLost, MessageMoved
 from redrive.worker.failure import source_of, trace_of
-from redrive.worker.faults import Faults, OnError
+from redrive.worker.faults import Faults
 from redrive.worker.handler import Handler
+from redrive.worker.hung import LATEST_END_S, HungHandlers
 from redrive.worker.lease import Lease
 from redrive.worker.lock_keeper import LockKeeper
 from redrive.worker.pacing import Pacer
@@ -33,30 +32,9 @@ from redrive.worker.recoverability import (
     RetryNow,
     decide,
 )
+from redrive.worker.reporter import Reporter
 from redrive.worker.settling import buried, effects_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What all subscriptions of a worker share.
-
-    Attributes:
-        broker: where the queues are.
-        worker: the worker's name.
-        host: the machine's name.
-        chance: where random numbers come from.
-        report: takes events.
-        on_error: the program's own error handler.
-        on_fatal: is told of an error that ends the worker.
-    """
-
-    broker: Broker
-    worker: str
-    host: str
-    chance: Callable[[], float]
-    report: Callable[[Event], None]
-    on_error: OnError | None
-    on_fatal: Callable[[BaseException], None]
+from redrive.worker.surroundings import Surroundings
 
 
 class Subscription:
@@ -79,12 +57,19 @@ class Subscription:
         self._keeping: asyncio.Task[None] | None = None
         self._pausing: asyncio.Task[None] | None = None
         self._faults = Faults(
-            handler.queue, clock=self._clock, chance=around.chance, report=around.report, on_error=around.on_error
+            handler.queue,
+            clock=self._clock,
+            chance=around.chance,
+            report=around.report,
+            on_error=around.on_error,
+            reconnect=around.reconnect,
         )
+        self._reporter = Reporter(handler.queue, self._clock, around.report)
+        self._hung = HungHandlers(handler, self._clock, around.report, around.on_fatal)
         self._keeper = self._new_keeper()
         self._receiver = self._new_receiver()
         self._pacer = Pacer(handler, self._clock, self._settings.lock_duration, around.chance, around.report)
-        self._caller = Caller(handler, self._clock, around.chance, around.report)
+        self._caller = Caller(handler, self._clock, around.chance, self._note_overdue)
 
     def _new_keeper(self) -> LockKeeper:
         return LockKeeper(
@@ -93,7 +78,7 @@ class Subscription:
             lock_s=self._settings.lock_duration,
             max_renewal_s=self._handler.max_lock_renewal,
             faults=self._faults,
-            on_lost=self._report_lost,
+            on_lost=self._note_lost,
             on_stale=self._drop,
         )
 
@@ -102,12 +87,13 @@ class Subscription:
             self._handler.queue,
             self._around.broker.engine,
             self._clock,
-            lock_s=self._settings.lock_duration,
+            lock_s=inf if self._handler.receive_and_delete else self._settings.lock_duration,
             faults=self._faults,
             keeper=self._keeper,
             wanted=self._wanted,
             on_arrival=self._pump,
-            on_lost=self._report_lost,
+            on_lost=self._reporter.lost,
+            delete=self._handler.receive_and_delete,
         )
 
     @property
@@ -119,6 +105,11 @@ class Subscription:
     def is_by_hand(self) -> bool:
         """Whether the handler settles its messages itself."""
         return not self._handler.auto_complete
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether messages are deleted when they are received."""
+        return self._handler.receive_and_delete
 
     # --- starting and stopping
 
@@ -137,16 +128,14 @@ class Subscription:
         await self._receiver.released()
 
     async def finished(self) -> None:
-        """Wait until no handler is running."""
+        """Wait until no handler is running, but for those that hang."""
         while tasks := [lease.task for lease in self._running if lease.task is not None]:
             await asyncio.wait(tasks)
 
     def cancel_handlers(self) -> None:
         """Interrupt every handler; its message is given back when it has ended."""
-        for lease in self._running:
-            lease.is_cancelled = True
-            if lease.task is not None:
-                lease.task.cancel()
+        for lease in (*self._running, *self._hung):
+            _cancel(lease)
 
     async def release(self) -> None:
         """Give back everything at once, whatever its handler is doing."""
@@ -183,8 +172,9 @@ class Subscription:
     def _pump(self) -> None:
         """Hand messages to the handler, as many as it takes at a time."""
         limit = self._handler.concurrency  # a slow worker has no more than one message in hand
-        while len(self._busy) < limit and not self.is_stopping and (lease := self._receiver.next()) is not None:
-            lease.phase = "handling"
+        is_closed = self.is_stopping and not self.is_deleting  # what is deleted cannot be given back
+        while len(self._busy) < limit and not is_closed and (lease := self._receiver.next()) is not None:
+            lease.phase = "settled" if self.is_deleting else "handling"
             lease.began_at = self._clock.monotonic()
             lease.is_probe = self._pacer.is_slow
             self._keeper.watch(lease)
@@ -195,6 +185,7 @@ class Subscription:
 
     def _ended(self, lease: Lease, task: asyncio.Task[None]) -> None:
         self._running.discard(lease)
+        self._hung.discard(lease)
         self._keeper.forget(lease)
         self._check(task)
         self._free(lease)
@@ -208,13 +199,39 @@ class Subscription:
     def _drop(self, lease: Lease) -> None:
         self._receiver.drop(lease)
 
+    # --- handlers that go on without their message
+
+    def _note_lost(self, lease: Lease) -> None:
+        self._reporter.lost(lease, self._keeper.stalled_s)
+        if lease.phase != "handling":
+            return
+        if self._handler.is_async:
+            _cancel(lease)
+        self._give_up_later(lease)
+
+    def _note_overdue(self, lease: Lease, timeout: float) -> None:
+        self._reporter.overdue(lease, timeout)
+        if lease.phase == "settled":  # by hand: there is no lock that it could lose
+            self._give_up_later(lease)
+
+    def _give_up_later(self, lease: Lease) -> None:
+        _task = self._spawn(self._give_up_on(lease))
+
+    async def _give_up_on(self, lease: Lease) -> None:
+        """Give a handler's place to the next message, unless it ends soon."""
+        await pause(self._clock, LATEST_END_S)
+        if lease in self._running:
+            self._running.discard(lease)
+            self._hung.add(lease)
+            self._free(lease)
+
     # --- handling
 
     async def _process(self, lease: Lease) -> None:
         context = self._context(lease)
         try:
             await self._caller.call(lease, context)
-            if self._handler.auto_complete:
+            if self._handler.auto_complete and not self.is_deleting:
                 self._free(lease)  # so that the next messages are locked in the transaction that completes this one
                 await self.settle(lease, [Complete(lease.lock), *context.take_sends()], is_handled=True)
             else:
@@ -224,6 +241,9 @@ class Subscription:
                 await self._give_back(lease)
                 return
             await self._failed(lease, RuntimeError("the handler was cancelled from inside"))
+        except KeyboardInterrupt as interrupt:  # it ends the program, as everywhere on an event loop
+            await self._give_back(lease)
+            self._around.on_fatal(interrupt)
         except Exception as error:  # noqa: BLE001 - what becomes of it is for recoverability to say
             await self._failed(lease, error)
         else:
@@ -258,7 +278,7 @@ class Subscription:
         except (LockLost, EngineUnavailable) as error:
             if not lease.is_lost:
                 lease.is_lost = True
-                self._report_lost(lease)
+                self._reporter.lost(lease, self._keeper.stalled_s)
             raise lease.lost() from error
         except RedriveError:
             lease.phase = "handling"  # the effects cannot be applied as they are; it is still ours
@@ -284,7 +304,10 @@ class Subscription:
             raise lease.lost()
 
     async def _give_back(self, lease: Lease) -> None:
-        if lease.phase == "handling" and not lease.is_lost:
+        if self.is_deleting:
+            error = RuntimeError("the worker stopped before the handler ended")
+            self._reporter.failed(self._facts(lease, error), "dropped")
+        elif lease.phase == "handling" and not lease.is_lost:
             lease.phase = "settled"
             try:
                 await self._around.broker.engine.apply([Abandon(lease.lock)])
@@ -300,16 +323,18 @@ class Subscription:
     async def _failed(self, lease: Lease, error: Exception) -> None:
         failure = self._facts(lease, error)
         if lease.phase != "handling" or lease.is_lost:
-            outcome = "lock_lost" if lease.is_lost else "settled"
-            if not isinstance(error, LockLost):
-                self._report_failed(failure, lease, outcome)
+            outcome = "dropped" if self.is_deleting else "lock_lost" if lease.is_lost else "settled"
+            if self.is_deleting or not isinstance(error, LockLost):
+                self._reporter.failed(failure, outcome)
+            if self.is_deleting:
+                self._slow_down(lease)
             return
         decision = await self._decide(failure)
         try:
             decision = await self._carry_out(decision, failure, lease)
         except LockLost:
             return
-        self._report_decision(decision, failure, lease)
+        self._reporter.decided(decision, failure)
         if not isinstance(decision, Discard) and not (isinstance(decision, MoveToError) and decision.reason == POISON):
             self._slow_down(lease)
         self._note_time(lease)
@@ -332,8 +357,9 @@ class Subscription:
     async def _decide(self, failure: HandlerFailure) -> Decision:
         try:
             return _checked(self._handler.decide(failure))
-        except Exception as error:  # noqa: BLE001 - the user's function; the message must not pay for it
-            await self._faults.tell("recoverability", error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's function; the message must not pay for it
+            told = error if isinstance(error, Exception) else RuntimeError(f"it raised {error!r}")
+            await self._faults.tell("recoverability", told)
             return decide(failure, Recoverability())
 
     async def _carry_out(self, decision: Decision, failure: HandlerFailure, lease: Lease) -> Decision:
@@ -348,36 +374,6 @@ class Subscription:
             decision = MoveToError(reason, f"{self._handler.queue}: {error}")
             await self.settle(lease, [buried(decision, failure, lease.lock)])
         return decision
-
-    def _report_decision(self, decision: Decision, failure: HandlerFailure, lease: Lease) -> None:
-        match decision:
-            case RetryNow():
-                self._report_failed(failure, lease, "retry_now", 0.0)
-            case RetryLater(delay):
-                self._report_failed(failure, lease, "retry_later", delay)
-            case Discard():
-                self._report_failed(failure, lease, "discarded")
-            case MoveToError(reason, description, queue):
-                self._report_failed(failure, lease, "moved")
-                to = queue or dead_letter_queue(self._handler.queue)
-                self._around.report(MessageMoved(self._handler.queue, lease.id, to, reason, description))
-
-    def _report_failed(self, failure: HandlerFailure, lease: Lease, outcome: str, delay: float | None = None) -> None:
-        self._around.report(
-            HandlerFailed(
-                self._handler.queue,
-                lease.id,
-                failure.attempt,
-                failure.exception_type,
-                failure.exception_message,
-                outcome,
-                delay,
-            )
-        )
-
-    def _report_lost(self, lease: Lease) -> None:
-        held = self._clock.monotonic() - lease.taken_at
-        self._around.report(MessageLockLost(self._handler.queue, lease.id, lease.phase, held))
 
     def _slow_down(self, lease: Lease) -> None:
         if seconds := self._pacer.failed(is_probe=lease.is_probe):
@@ -396,3 +392,9 @@ def _checked(decision: Decision) -> Decision:
     if not isinstance(decision, RetryNow | RetryLater | MoveToError | Discard):
         raise UsageError(f"recoverability returned {decision!r}, which is no decision")
     return decision
+
+
+def _cancel(lease: Lease) -> None:
+    lease.is_cancelled = True
+    if lease.task is not None:
+        lease.task.cancel()

@@ -3,33 +3,30 @@
 
 import asyncio
 import random
-import signal
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from redrive import duration
-from redrive.broker import Broker, QueueInfo
+from redrive.broker import BlockingBroker, Broker, QueueInfo
 from redrive.broker.engine import check_queue_name
 from redrive.broker.lifecycle import DEAD_LETTER_SUFFIX, is_dead_letter_queue
-from redrive.errors import InvalidSetting, UsageError
+from redrive.errors import InvalidSetting, UnknownSetting, UsageError
 from redrive.retry import Backoff
 from redrive.telemetry import Event, report
 from redrive.worker.events import DeliveriesTooFew
-from redrive.worker.faults import OnError
-from redrive.worker.handler import Decide, Handler, checked_handler
+from redrive.worker.faults import RECONNECT, OnError, check_reconnect
+from redrive.worker.handler import Decide, Handler, checked_handler, name_of
+from redrive.worker.hung import LATEST_END_S
 from redrive.worker.recoverability import Recoverability
-from redrive.worker.signals import handling_signals
+from redrive.worker.signals import STOP_SIGNALS, handling_signals
 from redrive.worker.slowdown import SlowDown
-from redrive.worker.subscription import Subscription, Surroundings
+from redrive.worker.subscription import Subscription
+from redrive.worker.surroundings import Surroundings
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_CLEANING_UP_S = 5.0
-"""How long a cancelled handler may take to end; then its message is given back all the same."""
 
 
 class Worker:
@@ -40,6 +37,8 @@ class Worker:
         grace: seconds that running handlers have to end when the worker stops.
         on_error: a function, plain or async, of an error and of what failed, for faults that no message is to blame
             for: the store does not answer. ``redrive.retry`` retries them first, and the worker goes on trying.
+        reconnect: how those retries go: a policy of ``redrive.retry`` with ``max_attempts``. After each round of them
+            ``on_error`` is told, and the next comes after the policy's longest wait.
         on_event: a function that gets every telemetry event, beside logging and OpenTelemetry.
         chance: where random numbers come from, 0 <= x < 1.
     """
@@ -50,9 +49,12 @@ class Worker:
         *,
         grace: duration.Duration = 30.0,
         on_error: OnError | None = None,
+        reconnect: Backoff = RECONNECT,
         on_event: Callable[[Event], object] | None = None,
         chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
+        **unknown: Never,
     ) -> None:
+        _check_known("Worker", unknown, type(self).__init__)
         if not isinstance(name, str) or not name:
             raise InvalidSetting("name", name, "must be a text, such as 'billing'")
         for setting, value in (("on_error", on_error), ("on_event", on_event)):
@@ -61,6 +63,7 @@ class Worker:
         self.name = name
         self._grace_s = duration.seconds("grace", grace, zero=True)
         self._on_error = on_error
+        self._reconnect = check_reconnect(reconnect)
         self._on_event = on_event
         self._chance = chance
         self._handlers: dict[str, Handler] = {}
@@ -83,6 +86,9 @@ class Worker:
         max_lock_renewal: duration.Duration = 300.0,
         retry_in_place: Backoff | None = None,
         slow_down: SlowDown | None = SlowDown(),  # noqa: B008 - a frozen value
+        max_hung: int | None = None,
+        receive_and_delete: bool = False,
+        **unknown: Never,
     ) -> Callable[[F], F]:
         """Declare the function below as the handler of a queue.
 
@@ -104,8 +110,14 @@ class Worker:
             retry_in_place: call the handler again while the lock is held, as this policy says; refused at the start if
                 its waits could outlast the lock.
             slow_down: when to slow down because everything fails; None: never.
+            max_hung: how many calls may go on although their messages' locks were lost; one more, and the worker ends
+                with ``HandlersHung``. None: as many as ``concurrency``, and 10 at least.
+            receive_and_delete: take messages out of their queue before they are handled: each is handled at most once,
+                and is gone if its handler fails, or if the process ends meanwhile.
+            unknown: there are no others.
         """
-        check_queue_name(queue.removesuffix(DEAD_LETTER_SUFFIX) if isinstance(queue, str) else queue)
+        _check_known("handler", unknown, type(self).handler)
+        _check_queue(queue)
         if queue in self._handlers:
             raise InvalidSetting("queue", queue, f"has a handler already: {self._handlers[queue].name}")
 
@@ -121,6 +133,8 @@ class Worker:
                 max_lock_renewal=max_lock_renewal,
                 retry_in_place=retry_in_place,
                 slow_down=slow_down,
+                max_hung=max_hung,
+                receive_and_delete=receive_and_delete,
             )
             return fn
 
@@ -138,6 +152,7 @@ class Worker:
             QueueNotFound: nobody has declared a queue that has a handler.
             InvalidSetting: a handler's settings and its queue's do not go together.
         """
+        _check_broker(broker)
         if self._run is not None:
             raise UsageError(f"worker {self.name!r} is running already; make another one")
         if not self._handlers:
@@ -146,13 +161,14 @@ class Worker:
         try:
             for handler in self._handlers.values():
                 run.add(handler, await self._checked(broker, handler), self._surroundings(broker, run))
-            with handling_signals(_STOP_SIGNALS if handle_signals else (), self._on_signal):
+            with handling_signals(STOP_SIGNALS if handle_signals else (), self._on_signal):
                 await run.until_stopped()
         finally:
             self._run = None
 
     def run_forever(self, broker: Broker) -> None:
         """Open a broker and handle messages until a signal ends it; for programs that are nothing but a worker."""
+        _check_broker(broker)
 
         async def open_and_run() -> None:
             async with broker:
@@ -183,6 +199,7 @@ class Worker:
             chance=self._chance,
             report=partial(report, on_event=self._on_event),
             on_error=self._on_error,
+            reconnect=self._reconnect,
             on_fatal=run.fail,
         )
 
@@ -193,6 +210,8 @@ class Worker:
             raise InvalidSetting(
                 "queue", handler.queue, "has sessions, which a worker does not serve; accept them yourself"
             )
+        if handler.receive_and_delete:
+            return queue
         handler.check_fits(queue)
         policy = handler.recoverability
         if policy is not None:
@@ -201,6 +220,27 @@ class Worker:
                 limit = queue.settings.max_delivery_count
                 report(DeliveriesTooFew(handler.queue, policy.immediate, limit), self._on_event)
         return queue
+
+
+def _check_known(of: str, unknown: dict[str, Never], called: Callable[..., object]) -> None:
+    for name in unknown:
+        raise UnknownSetting(of, name, tuple(called.__kwdefaults__ or ()))
+
+
+def _check_queue(queue: str) -> None:
+    if callable(queue):
+        raise UsageError(f"write @worker.handler('orders') above {name_of(queue)}: a handler needs its queue")
+    check_queue_name(queue.removesuffix(DEAD_LETTER_SUFFIX) if isinstance(queue, str) else queue)
+
+
+def _check_broker(broker: object) -> None:
+    if isinstance(broker, Broker):
+        return
+    if isinstance(broker, BlockingBroker):
+        raise UsageError("a worker has an event loop of its own; pass connect(url), not connect_blocking(url)")
+    url = repr(broker) if isinstance(broker, str) and "@" not in broker else "url"  # there may be a password in it
+    what = url if isinstance(broker, str) else repr(broker)
+    raise UsageError(f"{what} is no broker; pass connect({url})")
 
 
 async def _check_error_queue(broker: Broker, handler: Handler, policy: Recoverability) -> None:
@@ -281,7 +321,7 @@ class _Run:
             return
         for subscription in self._subscriptions:
             subscription.cancel_handlers()
-        await self._finished_within(_CLEANING_UP_S)
+        await self._finished_within(LATEST_END_S)  # then its message is given back all the same
 
     async def _finished_within(self, seconds: float) -> bool:
         """Wait until all handlers have ended; False if it took too long, or has to be now."""

@@ -11,7 +11,7 @@ from redrive.retry import Fixed, retry
 ORDERS, DEAD = "orders", "orders/$dead"
 UNAVAILABLE = "unavailable"
 
-until_it_answers = retry(on=EngineUnavailable, policy=Fixed(0.05, max_attempts=400), deadline=None)
+until_it_answers = retry(on=EngineUnavailable, policy=Fixed(0.05, max_attempts=2_000), deadline=None)
 """What comes back takes its time, in these tests as in life."""
 
 

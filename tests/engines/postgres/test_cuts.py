@@ -21,6 +21,7 @@ from tests.engines.postgres.breaking import (
     stored,
     until_it_answers,
 )
+from tests.patience import PATIENCE_S
 from tests.postgres.proxy import ABANDONED, LOST, UNANSWERED, Proxy
 from tests.postgres.server import run_sql, terminate_backends
 
@@ -204,7 +205,7 @@ async def test_connections_that_were_ended_while_nobody_used_them_cost_nothing(e
 
 
 async def test_a_connection_that_is_lost_gives_its_place_in_the_pool_back(breakable_url):
-    async with opened(breakable_url, pool_size=2, acquire_timeout=1.0) as engine:
+    async with opened(breakable_url, pool_size=2, acquire_timeout=PATIENCE_S) as engine:
         await engine.declare(ORDERS, QueueSettings())
         for _ in range(12):
             await answered(lambda: engine.apply([Send(ORDERS, message("again"))]))
@@ -224,7 +225,7 @@ async def answered(call):
 
 
 async def test_a_waiting_receiver_is_woken_by_a_send_after_its_connection_was_ended(engine, witness, breakable_url):
-    waiting = asyncio.create_task(engine.wait(ORDERS, 20.0))
+    waiting = asyncio.create_task(engine.wait(ORDERS, PATIENCE_S))
     terminate_backends(breakable_url)
     while not waiting.done():
         await until_it_answers.call_async(witness.apply, [Send(ORDERS, message("wake"))])

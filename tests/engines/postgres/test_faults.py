@@ -136,9 +136,10 @@ async def test_a_server_without_a_free_connection_says_so(breakable_url):
 
 async def test_a_statement_that_takes_too_long_is_an_error_and_changes_nothing(breakable_url):
     database = database_of(breakable_url)
-    run_sql(breakable_url, f"ALTER DATABASE {database} SET statement_timeout = '200ms'")
+    async with opened(breakable_url) as patient:
+        await patient.declare(ORDERS, QueueSettings())
+    run_sql(breakable_url, f"ALTER DATABASE {database} SET statement_timeout = '1s'")
     async with opened(breakable_url) as engine:
-        await engine.declare(ORDERS, QueueSettings())
         blocker = await asyncpg.connect(breakable_url)
         async with blocker.transaction():
             await blocker.execute("LOCK TABLE redrive.messages")

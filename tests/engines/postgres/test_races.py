@@ -13,6 +13,7 @@ from redrive.clock import utc
 from redrive.errors import QueueNotFound, UsageError
 from redrive.testing import ManualClock
 from tests.engines.postgres.breaking import ORDERS, UNAVAILABLE, message, opened, outcome
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -21,14 +22,14 @@ async def clock():
 
 
 @pytest.fixture
-async def ours(postgres_url, postgres_schema, clock):
-    async with opened(postgres_url, schema=postgres_schema, clock=clock) as engine:
+async def ours(postgres_url, emptied_schema, clock):
+    async with opened(postgres_url, schema=emptied_schema, clock=clock) as engine:
         yield engine
 
 
 @pytest.fixture
-async def theirs(postgres_url, postgres_schema, clock, ours):  # noqa: ARG001 - after ours
-    async with opened(postgres_url, schema=postgres_schema, clock=clock) as engine:
+async def theirs(postgres_url, emptied_schema, clock, ours):  # noqa: ARG001 - after ours
+    async with opened(postgres_url, schema=emptied_schema, clock=clock) as engine:
         yield engine
 
 
@@ -120,12 +121,12 @@ async def no_gap(engine, leaving, session):
 
 
 async def test_what_a_cancelled_receiver_locked_is_given_back_before_the_engine_is_closed(
-    postgres_url, postgres_schema, ours, clock
+    postgres_url, emptied_schema, ours, clock
 ):
     await ours.declare(ORDERS, QueueSettings())
     await ours.apply([Send(ORDERS, message(f"{number}")) for number in range(10)])
     for turns in range(6):
-        async with opened(postgres_url, schema=postgres_schema, clock=clock) as leaving:
+        async with opened(postgres_url, schema=emptied_schema, clock=clock) as leaving:
             receiving = asyncio.create_task(leaving.lock_next(ORDERS, 10))
             for _ in range(turns):
                 await clock.sleep_async(0)
@@ -133,9 +134,9 @@ async def test_what_a_cancelled_receiver_locked_is_given_back_before_the_engine_
     assert [(one.delivery_count, one.state) for one in await ours.peek(ORDERS, 20)] == [(0, 0)] * 10
 
 
-async def test_closing_waits_for_what_is_under_way_and_no_longer(postgres_url, postgres_schema, ours):
+async def test_closing_waits_for_what_is_under_way_and_no_longer(postgres_url, emptied_schema, ours):
     await ours.declare(ORDERS, QueueSettings())
-    async with opened(postgres_url, schema=postgres_schema) as leaving:
+    async with opened(postgres_url, schema=emptied_schema) as leaving:
         sending = asyncio.create_task(
             leaving.apply([Send(ORDERS, message("last"))], inside=lambda mine: mine.execute("SELECT pg_sleep(0.2)"))
         )
@@ -157,7 +158,7 @@ async def test_one_who_waits_for_a_foreign_transaction_does_not_hold_up_the_othe
         await ours.apply([Send(ORDERS, message("held"))], within=foreign)
         waiting = asyncio.create_task(ours.apply([Send(ORDERS, message("held"))]))
         going = [asyncio.create_task(ours.apply([Send("others", message(f"{number}"))])) for number in range(5)]
-        done, _ = await asyncio.wait(going, timeout=10)
+        done, _ = await asyncio.wait(going, timeout=PATIENCE_S)
         assert len(done) == 5
         assert all([(await each)[0] is not None for each in going])
     await foreign.close()

@@ -8,11 +8,12 @@ import pytest
 import redrive
 from redrive.engines.postgres import engine as engine_module
 from tests.engines.postgres.breaking import ORDERS
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
-async def broker(postgres_url, postgres_schema):
-    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={postgres_schema}"
+async def broker(postgres_url, emptied_schema):
+    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={emptied_schema}"
     async with redrive.connect(url) as broker:
         await broker.declare(ORDERS)
         yield broker
@@ -38,12 +39,12 @@ async def test_an_idle_receiver_looks_once_a_second(broker, asked, receivers):
     assert len(asked) <= 5 * receivers
 
 
-async def test_a_receiver_is_told_by_another_process(broker, postgres_url, postgres_schema, monkeypatch):
+async def test_a_receiver_is_told_by_another_process(broker, postgres_url, emptied_schema, monkeypatch):
     monkeypatch.setattr(engine_module, "_LOOK_EVERY_S", 3_600.0)  # so that nothing but the hint can wake it
-    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={postgres_schema}"
+    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={emptied_schema}"
     async with redrive.connect(url) as other:
-        receiving = asyncio.create_task(other.receive(ORDERS, wait=40))
-        await asyncio.wait_for(other.engine._listener._heard.wait(), 20)
+        receiving = asyncio.create_task(other.receive(ORDERS, wait=2 * PATIENCE_S))
+        await asyncio.wait_for(other.engine._listener._heard.wait(), PATIENCE_S)
         await broker.send(ORDERS, b"wake up")
-        (delivery,) = await asyncio.wait_for(receiving, 20)
+        (delivery,) = await asyncio.wait_for(receiving, PATIENCE_S)
         assert delivery.body == b"wake up"

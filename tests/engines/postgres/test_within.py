@@ -22,6 +22,7 @@ from redrive.engines.postgres import engine as engine_module
 from redrive.errors import LockLost, MessageTooLarge, QueueNotFound, SessionRequired, UsageError
 from tests.engines.postgres.breaking import ORDERS
 from tests.engines.postgres.transactions import TRANSACTIONS, async_engine, asyncpg_connection, blocking_engine
+from tests.patience import PATIENCE_S
 from tests.postgres.server import run_sql
 
 NOTES = "notes"
@@ -39,9 +40,9 @@ def undone(by=Undo, match=None):
 
 
 @pytest.fixture
-def broker_url(postgres_url, postgres_schema):
+def broker_url(postgres_url, emptied_schema):
     """Where the broker is, for ``connect``."""
-    return f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={postgres_schema}"
+    return f"{postgres_url}{'&' if '?' in postgres_url else '?'}schema={emptied_schema}"
 
 
 @pytest.fixture
@@ -119,11 +120,11 @@ async def test_a_rollback_undoes_the_row_and_the_message(broker, transaction, no
 async def test_a_receiver_in_another_engine_is_woken(broker, broker_url, transaction, monkeypatch):
     monkeypatch.setattr(engine_module, "_LOOK_EVERY_S", 3_600.0)  # so that nothing but the hint can wake it
     async with redrive.connect(broker_url) as other:
-        receiving = asyncio.create_task(other.receive(ORDERS, wait=40))
-        await asyncio.wait_for(other.engine._listener._heard.wait(), 20)
+        receiving = asyncio.create_task(other.receive(ORDERS, wait=2 * PATIENCE_S))
+        await asyncio.wait_for(other.engine._listener._heard.wait(), PATIENCE_S)
         async with transaction() as opened:
             await broker.apply(Send(ORDERS, Message(b"", id="wake up")), within=opened.within)
-        (delivery,) = await asyncio.wait_for(receiving, 20)
+        (delivery,) = await asyncio.wait_for(receiving, PATIENCE_S)
         assert delivery.id == "wake up"
 
 
@@ -411,9 +412,9 @@ async def test_settings_that_another_process_has_changed_count(broker, broker_ur
             await broker.apply(Send(ORDERS, Message(b"too much")), within=opened.within)
 
 
-async def test_a_send_is_a_use_of_its_queue(broker, postgres_url, postgres_schema, some_transaction):
+async def test_a_send_is_a_use_of_its_queue(broker, postgres_url, emptied_schema, some_transaction):
     await broker.declare("answers", auto_delete_on_idle=300)
-    run_sql(postgres_url, f'UPDATE "{postgres_schema}".queues SET used_at = used_at - 200')  # noqa: S608
+    run_sql(postgres_url, f'UPDATE "{emptied_schema}".queues SET used_at = used_at - 200')  # noqa: S608
     before = (await broker.inspect("answers")).used_at
     async with some_transaction() as opened:
         await broker.apply(Send("answers", Message(b"")), within=opened.within)
@@ -438,8 +439,8 @@ def another_database(postgres):
 
 
 @pytest.mark.parametrize("kind", TRANSACTIONS)
-async def test_a_connection_to_another_database_is_named(broker, another_database, kind, postgres_schema):
-    with refused("within=", "own database", postgres_schema):
+async def test_a_connection_to_another_database_is_named(broker, another_database, kind, emptied_schema):
+    with refused("within=", "own database", emptied_schema):
         async with TRANSACTIONS[kind](another_database) as opened:
             await broker.apply(Send(ORDERS, Message(b"")), within=opened.within)
 
@@ -547,9 +548,9 @@ async def test_sqlalchemy_sessions_may_be_scoped(broker, postgres_url):
 
 
 @pytest.mark.parametrize("kind", TRANSACTIONS)
-async def test_a_schema_may_have_any_name(broker_url, postgres_url, postgres_schema, kind):
+async def test_a_schema_may_have_any_name(broker_url, postgres_url, emptied_schema, kind):
     odd = 'per%cent %s {} {0} :name ::x "quoted" $1'
-    url = broker_url.replace(f"schema={postgres_schema}", f"schema={quote(odd)}")
+    url = broker_url.replace(f"schema={emptied_schema}", f"schema={quote(odd)}")
     try:
         async with redrive.connect(url) as broker:
             await broker.declare(ORDERS)

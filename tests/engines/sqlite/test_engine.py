@@ -12,6 +12,7 @@ from redrive.engines.sqlite import SqliteEngine
 from redrive.engines.sqlite.rows import SMALL_BODY_BYTES
 from redrive.errors import InvalidSetting, QueueNotFound, StorageDamaged, UsageError
 from redrive.testing import ManualClock
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -39,6 +40,12 @@ async def test_it_is_as_durable_as_was_asked_for(tmp_path, asked, stored):
 def test_another_durability_is_refused(wrong):
     with pytest.raises(InvalidSetting, match="synchronous"):
         SqliteEngine(":memory:", synchronous=wrong)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", None, 5, ["x.db"]], ids=repr)
+def test_a_path_that_no_file_has_is_refused(path):
+    with pytest.raises(InvalidSetting, match="must be the path of a file"):
+        SqliteEngine(path)
 
 
 def test_a_sqlite_that_is_too_old_is_named(monkeypatch):
@@ -224,7 +231,7 @@ async def test_nobody_waits_so_long_that_an_idle_queue_could_be_deleted(engine):
         await ManualClock(auto_advance=True).sleep_async(0)
     assert (engine._clock.slept, engine._hints.queues) == ([30], ["idle"])
     await engine.update("idle", QueueSettings(auto_delete_on_idle=10))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await waiting  # it asks again, and waits by what holds now
 
 
@@ -238,7 +245,7 @@ async def test_closing_under_receivers_that_wait_is_safe(tmp_path, seed):
     waiting = [asyncio.create_task(broker.receive("orders", wait=60)) for _ in range(1 + seed % 4)]
     for _ in range(seed):
         await ManualClock(auto_advance=True).sleep_async(0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await broker.close()
         for left in await asyncio.gather(*waiting, return_exceptions=True):
             assert left == [] or isinstance(left, UsageError), left

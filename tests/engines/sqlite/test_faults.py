@@ -21,6 +21,7 @@ from redrive.errors import (
     StorageReadOnly,
 )
 from redrive.testing import ManualClock
+from tests.patience import PATIENCE_S
 
 
 def message(number=0, size=10):
@@ -348,7 +349,7 @@ async def one_fault(engine, faulty):
             engine.upkeep(),
             return_exceptions=True,
         ),
-        10,
+        PATIENCE_S,
     )
     engine._store.connection = whole
     failures = [result for result in results if isinstance(result, Exception)]

@@ -10,6 +10,7 @@ from redrive.broker import Message, QueueSettings, Send
 from redrive.engines.sqlite import SqliteEngine
 from redrive.errors import EngineUnavailable
 from redrive.testing import ManualClock
+from tests.patience import PATIENCE_S
 
 
 class Interrupt(BaseException):
@@ -37,7 +38,7 @@ async def engine(tmp_path):
     await engine.open()
     await engine.declare("orders", QueueSettings())
     yield engine
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await engine.close()
 
 
@@ -73,7 +74,7 @@ def is_that(error, kind):
 @every_kind
 @places
 async def test_what_a_users_part_raises_is_its_callers_alone(engine, kind, company):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         theirs = outcome(engine.apply([Send("orders", Message(b"x", id="undone"))], raising(kind)))
         others = [outcome(send(engine, f"{number}")) for number in range(company)]
         error, *sent = await asyncio.gather(theirs, *others)
@@ -86,7 +87,7 @@ async def test_what_a_users_part_raises_is_its_callers_alone(engine, kind, compa
 
 @every_kind
 async def test_a_caller_who_has_been_alone_before_gets_it_too(engine, kind):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await send(engine, "before")
         assert is_that(await outcome(engine.apply([Send("orders", Message(b"x", id="undone"))], raising(kind))), kind)
         await send(engine, "after")
@@ -101,7 +102,7 @@ async def test_what_a_script_raises_is_its_callers_alone(engine, kind, verb, com
         yield from ()
         raise kind("on purpose")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         theirs = outcome(getattr(engine, verb)(script))
         error, *sent = await asyncio.gather(theirs, *(outcome(send(engine, f"{n}")) for n in range(company)))
         assert is_that(error, kind), error
@@ -118,7 +119,7 @@ async def test_a_users_part_that_ends_the_transaction_ends_nobody_elses_program(
         connection.execute("COMMIT")
         raise SystemExit(1)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         theirs = outcome(engine.apply([], commit_and_leave))
         error, *sent = await asyncio.gather(theirs, *(outcome(send(engine, f"{n}")) for n in range(company)))
         assert isinstance(error, SystemExit)
@@ -132,7 +133,7 @@ async def test_an_interrupt_in_the_engine_itself_is_told_to_everybody(engine, mo
     def fail(*_):
         raise kind("on purpose")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         with monkeypatch.context() as patch:
             patch.setattr(engine._store, "begin", fail)
             errors = await asyncio.gather(*(outcome(send(engine, f"{number}")) for number in range(company + 1)))
@@ -145,7 +146,7 @@ async def test_a_thread_that_cannot_be_started_is_told_to_everybody(engine, monk
     def fail(_thread):
         raise RuntimeError("can't start new thread")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         with monkeypatch.context() as patch:
             patch.setattr("redrive.engines.sqlite.writer.Thread.start", fail)
             errors = await asyncio.gather(*(outcome(send(engine, f"{number}")) for number in range(3)))

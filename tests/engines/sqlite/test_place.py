@@ -58,7 +58,7 @@ async def test_nothing_is_acknowledged_into_a_file_that_is_gone(engine, tmp_path
     with pytest.raises(StorageReplaced, match=told):
         await engine.apply([Complete(held.lock)])
     with pytest.raises(StorageReplaced, match=told):
-        await engine.lock_next("orders", 1)
+        await engine.lock_next("orders", 1, delete=True)
     with pytest.raises(StorageReplaced, match=told):
         await engine.upkeep()
 

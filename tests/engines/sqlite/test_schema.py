@@ -14,6 +14,7 @@ import pytest
 from redrive.broker import Complete, Message, QueueSettings, Send
 from redrive.engines.sqlite import SqliteEngine, schema
 from redrive.errors import SchemaMismatch
+from tests.patience import PATIENCE_S
 
 OPEN = """
 import asyncio, sys
@@ -135,7 +136,7 @@ def open_in_processes(path):
     for process in starting:
         process.stdin.write(b"go\n")
         process.stdin.flush()
-    return [(process.communicate(timeout=50)[1].decode(), process.returncode) for process in starting]
+    return [(process.communicate(timeout=PATIENCE_S)[1].decode(), process.returncode) for process in starting]
 
 
 async def test_processes_that_open_a_new_file_at_once_all_succeed(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from redrive.engines.sqlite.writer import Request, Writer
 from redrive.testing import ManualClock
+from tests.patience import PATIENCE_S
 
 
 class Bench:
@@ -27,7 +28,7 @@ class Bench:
     def run(self, group, may_wait):
         if self.refuses_to_wait and not may_wait:
             return False
-        self.gate.wait(20)
+        self.gate.wait(PATIENCE_S)
         self.clock.advance(self.cost)
         self.groups.append(list(group))
         self.threads.append(threading.current_thread().name)
@@ -172,7 +173,7 @@ async def test_closing_when_everybody_has_left_does_not_hang(bench):
     call = asyncio.create_task(bench.writer.submit(Request()))
     await turns(1)
     call.cancel()
-    await asyncio.wait_for(bench.writer.close(), 10)
+    await asyncio.wait_for(bench.writer.close(), PATIENCE_S)
     await asyncio.gather(call, return_exceptions=True)
 
 
@@ -198,7 +199,7 @@ async def test_nobody_waits_for_ever_because_something_failed_after_the_group(be
     await turns()
     leaving.cancel()
     bench.gate.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         assert await asyncio.gather(*staying) == [1] * 3
         assert await bench.writer.submit(Request()) == 2
         await bench.writer.close()
@@ -215,7 +216,7 @@ async def test_a_run_that_raises_is_told_to_everybody(bench):
         with pytest.raises(SystemExit):
             await bench.writer.submit(Request())
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*(told() for _ in range(3)))
         await told()
         await told()

@@ -8,7 +8,15 @@ from redrive.recovery.records import Lease, ServiceInfo
 
 
 def hold(now: float, name: str, session: str, seconds: float) -> Script[Lease | None]:
-    """Take a lease that is free, or ours, or has ended."""
+    """Take a lease that is free, or ours, or has ended.
+
+    One that lasts longer than any can was taken before the clock was set back. Whoever has it and lives soon renews
+    it; so it is shortened to what it can be, and never taken before that is over.
+    """
+    yield Sql(
+        "UPDATE @.leases SET until = ? WHERE name = ? AND until > ? AND session <> ?",
+        [now + seconds, name, now + seconds, session],
+    )
     rows = yield Sql(
         "INSERT INTO @.leases AS l (name, session, token, until) VALUES (?, ?, 1, ?)"
         " ON CONFLICT (name) DO UPDATE SET session = excluded.session, token = l.token + 1, until = excluded.until"
@@ -32,8 +40,9 @@ def release(now: float, lease: Lease) -> Script[None]:
 
 
 def present(now: float, session: str, host: str, seconds: float) -> Script[None]:
-    """Note that a process serves, and forget those that have not been heard of."""
+    """Note that a process serves, and forget those that have not been heard of, also if the clock was set back."""
     yield Sql("DELETE FROM @.services WHERE until <= ?", [now])
+    yield Sql("UPDATE @.services SET until = ? WHERE until > ?", [now + seconds, now + seconds])
     yield Sql(
         "INSERT INTO @.services (session, host, since, until) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (session) DO UPDATE SET until = excluded.until",

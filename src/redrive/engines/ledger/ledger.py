@@ -264,6 +264,10 @@ class SqlLedger:
         """Bring an operation to its end, or to its beginning."""
         return await self._engine.run(lambda now: marking.settle(now, lease, operation))
 
+    async def halt(self, lease: Lease, operation: int, told: str) -> bool:
+        """Pause an operation that cannot be worked on."""
+        return await self._engine.run(lambda now: operations.halt(now, lease, operation, told))
+
     async def next_batch(self, lease: Lease, lane: str) -> Batch | None:
         """Return a lane's next batch."""
         return await self._engine.look(lambda now: batches.next_batch(now, lease, lane))

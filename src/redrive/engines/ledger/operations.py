@@ -8,13 +8,14 @@ from typing import Any
 from redrive.clock import utc
 from redrive.engines.ledger.failures import part_of
 from redrive.engines.ledger.filtering import Condition, condition
+from redrive.engines.ledger.leases import check
 from redrive.engines.ledger.notes import write_audit
 from redrive.engines.ledger.recording import next_change
 from redrive.engines.ledger.script import Row, Script, Sql, listed
 from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
 from redrive.printable import one_line
 from redrive.recovery.plan import LARGEST_BATCH, Holder, Kind, Operation, Plan, in_the_way, progress
-from redrive.recovery.records import NOBODY, Ask, DryRun, Part
+from redrive.recovery.records import NOBODY, Ask, DryRun, Lease, Part, storable
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import (
     CLAIMS,
@@ -175,7 +176,8 @@ def _check_not_all_taken(plan: Plan, matched: int) -> Script[None]:
     is_all = not matched if plan.limit is not None else sum(each.count for each in holders) >= matched
     if is_all and holders:
         first = holders[0].operation
-        raise OperationConflict(first, in_the_way(holders).removeprefix(f"operation {first} "))
+        problem = in_the_way(holders).removeprefix(f"operation {first} ")
+        raise OperationConflict(first, problem, operations=tuple(each.operation for each in holders))
 
 
 def _unknown_ids(chosen: Filter) -> Script[list[str]]:
@@ -350,6 +352,17 @@ def move(now: float, number: int, to: OperationState, told: str = "") -> Script[
     )
     if to in ENDED:
         yield Sql("DELETE FROM @.leases WHERE name = ?", [f"operation/{number}"])
+
+
+def halt(now: float, lease: Lease, number: int, told: str) -> Script[bool]:
+    """Pause an operation that cannot be worked on, whatever its plan says; False if it is not under way."""
+    yield from check(now, lease)
+    to = OPERATIONS.get(((yield from _state_of(number)), OperationEvent.PAUSE))
+    if to is None:
+        return False
+    yield from move(now, number, to, storable(told))
+    yield from write_audit(now, "", "halt", f"operation:{number}", storable(told), to.word)
+    return True
 
 
 def set_rate(now: float, number: int, rate: float | None, *, actor: str = "") -> Script[Operation]:

@@ -300,7 +300,9 @@ class Database:
             except EngineUnavailable as error:
                 if self.clock.monotonic() - began > _PATIENCE_S:
                     told = "the connection was lost during a commit, and the server cannot be asked what became of it"
-                    raise EngineUnavailable(f"{self.where}: {told}; it may have been done") from error
+                    unknown = EngineUnavailable(f"{self.where}: {told}; it may have been done")
+                    unknown.may_be_done = True
+                    raise unknown from error
             await pause(self.clock, wait)
             wait = min(1.0, wait * 2)
 

@@ -8,6 +8,7 @@ them; here each waits a short random time and asks again, which is fair.
 
 import asyncio
 import json
+import os
 import random
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -72,7 +73,7 @@ class SqliteEngine:
             raise InvalidSetting("synchronous", synchronous, 'must be "full" or "normal"')
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
-        self._path = str(path)
+        self._path = _checked_path(path)
         self._synchronous = synchronous
         self._clock = clock
         self._chance = chance
@@ -314,7 +315,7 @@ class SqliteEngine:
         store.begin(now)
         do(store, group, now)
         store.connection.execute("COMMIT")
-        if self._place is not None:
+        if self._place is not None and any(request.needs_sync for request in group):
             self._place.check()  # after the commit: a file that is gone by now may have been gone before it
         self._woken |= store.woken
         for request in group:
@@ -421,6 +422,17 @@ class SqliteEngine:
         version, next_due = await self._read(_glance)
         has_changed, self._seen_version = version != self._seen_version, version
         return has_changed, next_due
+
+
+def _checked_path(path: str | Path) -> str:
+    """Return a path that a file can have."""
+    try:
+        name = os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        name = b"\0"
+    if b"\0" in name:
+        raise InvalidSetting("path", path, "must be the path of a file, without a NUL character")
+    return str(path)
 
 
 def _close(store: Store | None, reader: sqlite3.Connection | None) -> None:

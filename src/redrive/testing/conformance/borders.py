@@ -73,7 +73,7 @@ WRONG: dict[str, tuple[list[Any], Call]] = {
         lambda broker, value: broker.schedule(ORDERS, "x", value),
     ),
     "effect": ([5, "complete", None, [], Message(b"")], lambda broker, value: broker.apply(value)),
-    "inside": ([5, "SELECT 1"], lambda broker, value: broker.apply(inside=value)),
+    "inside": ([5, "a statement"], lambda broker, value: broker.apply(inside=value)),
     "setting": ([{"lock_duraton": 5}, {"lock_duration": 0}], lambda broker, value: broker.declare("new", **value)),
     "update": ([{"lock_duraton": 5}, {"lock_duration": "1m"}], lambda broker, value: broker.update(ORDERS, **value)),
 }

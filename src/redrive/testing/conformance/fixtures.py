@@ -25,7 +25,7 @@ class EngineFixtures:
 
     @pytest.fixture
     def clock(self) -> ManualClock:
-        """What the engine goes by; behaviours only ever move it forward."""
+        """What the engine goes by; behaviours move it forward, and with ``jump`` set the wall clock alone."""
         return ManualClock()
 
     @pytest.fixture

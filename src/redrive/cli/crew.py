@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""Several worker processes, kept running: started again when they fail, or when their code changes."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+
+from redrive.cli import reaching, screen
+from redrive.cli.stop_signals import StopSignals
+from redrive.clock import Clock, system_clock
+from redrive.retry import Backoff, Exponential, Failure, GiveUp
+from redrive.worker.signals import STOP_SIGNALS, holding_back
+
+LIFELINE = "REDRIVE_LIFELINE"
+"""Set for a process of a crew: its standard input ends with the crew."""
+
+RESTARTS = Exponential(min=1.0, max=30.0, jitter="none", max_attempts=5)
+"""The waits before a process that failed at once is started again; after the last one the crew ends."""
+
+_LONG_ENOUGH_S = 10.0
+"""A process that has run for this long had started well; if it fails then, counting begins anew."""
+
+_LOOK_EVERY_S = 0.1
+_NOT_OURS = {"node_modules", "site-packages", "__pycache__"}
+
+
+class _Place:
+    """A place in a crew: the process that has it, and when there is to be another one.
+
+    Attributes:
+        process: the process; None while there is none.
+        started_at: when it was started, on the monotonic clock.
+        due_at: when the next one is to be started; never, if it is infinite.
+        failures: how often in a row one has failed at once.
+        is_outdated: whether the process was told to make room for one with newer code.
+    """
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started_at = 0.0
+        self.due_at = -inf
+        self.failures = 0
+        self.is_outdated = False
+
+    def end(self) -> None:
+        """Tell the process to stop, if there is one."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
+
+class Crew:
+    """Worker processes, kept running until they are told to stop.
+
+    Args:
+        target: the worker, as it was named.
+        url: where its queues are.
+        size: how many there are.
+        reload: whether they start anew when code changes; then one that fails waits for a change, otherwise another is
+            started.
+        restarts: how long to wait before that, and how often one may fail at once until the crew ends.
+        clock: what time goes by.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        url: str,
+        size: int,
+        *,
+        reload: bool,
+        restarts: Backoff = RESTARTS,
+        clock: Clock = system_clock,
+    ) -> None:
+        self._target = target
+        self._command = [sys.executable, "-m", "redrive.cli", "worker", target]
+        # not as an argument: there may be a password in it, and arguments are for everybody to see
+        self._environment = {**os.environ, reaching.VARIABLE: url, LIFELINE: "1"}
+        self._reload = reload
+        self._restarts = restarts
+        self._clock = clock
+        self._places = [_Place() for _ in range(size)]
+        self._seen = fingerprint(Path.cwd()) if reload else ()
+        self._passed_on = 0
+        self._is_stopping = False
+        self._has_failed = False
+
+    def run(self, told: StopSignals) -> bool:
+        """Run until a signal, or until every process has ended by itself; say whether all of them ended well."""
+        told.is_heeded = True
+        count = len(self._places)
+        them = "process runs" if count == 1 else "processes run"
+        screen.err().print(f"{count} {them} {self._target}; Ctrl-C stops {'it' if count == 1 else 'them'}")
+        while self._look(told.count):
+            self._clock.sleep(_LOOK_EVERY_S)
+        return not self._has_failed
+
+    def _look(self, signals: int) -> bool:
+        """Do what there is to do now; say whether there may be more later."""
+        if signals > self._passed_on:  # one at a time: two at once would be one to whoever gets them
+            self._passed_on += 1
+            self._stop()
+        for place in self._places:
+            if place.process is not None and place.process.poll() is not None:
+                self._note_end(place, place.process)
+        if self._reload and not self._is_stopping:
+            self._look_for_changes()
+        for place in self._places:
+            if place.process is None and not self._is_stopping and place.due_at <= self._clock.monotonic():
+                self._start(place)
+        is_more_to_come = not self._is_stopping and (self._reload or any(each.due_at < inf for each in self._places))
+        return is_more_to_come or any(each.process is not None for each in self._places)
+
+    def _start(self, place: _Place) -> None:
+        place.started_at, place.due_at, place.is_outdated = self._clock.monotonic(), inf, False
+        # a session of its own: Ctrl-C comes to us alone, and we pass it on. Signals wait until it can count them.
+        with holding_back(STOP_SIGNALS):
+            place.process = subprocess.Popen(  # noqa: S603 - our own command line
+                self._command, start_new_session=True, stdin=subprocess.PIPE, env=self._environment
+            )
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        for place in self._places:
+            place.end()
+
+    def _note_end(self, place: _Place, process: subprocess.Popen[bytes]) -> None:
+        place.process = None
+        if process.stdin is not None:
+            process.stdin.close()
+        if place.is_outdated:
+            place.due_at = -inf
+        if process.returncode == 0:
+            return
+        ended = f"worker process {process.pid} ended with status {process.returncode}"
+        if self._is_stopping:
+            self._has_failed = True
+            _say(ended)
+        elif self._reload:
+            _say(f"{ended}; waiting for a change")
+        else:
+            self._start_another(place, ended)
+
+    def _start_another(self, place: _Place, ended: str) -> None:
+        now = self._clock.monotonic()
+        ran_s = now - place.started_at
+        place.failures = 1 if ran_s >= _LONG_ENOUGH_S else place.failures + 1
+        answer = self._restarts.decide(Failure(place.failures))
+        if isinstance(answer, GiveUp):
+            _say(f"{ended}, {place.failures} times in a row within {_LONG_ENOUGH_S:g} s of its start; giving up")
+            self._has_failed = True
+            self._stop()
+        else:
+            _say(f"{ended}; starting another in {answer.delay:g} s")
+            place.due_at = now + answer.delay
+
+    def _look_for_changes(self) -> None:
+        if (now := fingerprint(Path.cwd())) == self._seen:
+            return
+        self._seen = now
+        _say("code has changed; starting anew")
+        for place in self._places:
+            place.is_outdated, place.due_at = True, -inf
+            place.end()
+
+
+def _say(text: str) -> None:
+    screen.err().print(text, soft_wrap=True, markup=False)
+
+
+def fingerprint(folder: Path) -> tuple[tuple[str, int], ...]:
+    """Return what changes when a Python file below a folder does."""
+    return tuple(sorted(_changes(folder)))
+
+
+def _changes(folder: Path) -> Iterator[tuple[str, int]]:
+    for file in _sources(folder):
+        with suppress(FileNotFoundError):  # an editor has just replaced it
+            yield str(file), file.stat().st_mtime_ns
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    for entry in folder.iterdir():
+        if entry.name.startswith(".") or entry.name in _NOT_OURS:
+            continue
+        if entry.is_dir() and not (entry / "pyvenv.cfg").exists():
+            yield from _sources(entry)
+        elif entry.suffix == ".py" and entry.is_file():
+            yield entry

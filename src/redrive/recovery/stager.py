@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Staging one batch: copies of its messages, changed as its operation asks, go into the lane's staging queue."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from redrive.broker import Send
+from redrive.broker.message import Message
+from redrive.errors import EngineUnavailable, RedriveError, TransformFailed
+from redrive.recovery.copies import destination_of, staged_copy
+from redrive.recovery.own_queues import PAGE_BYTES
+from redrive.recovery.records import Batch, Lease, Staged
+from redrive.recovery.staging import LONGEST_NAP_S, LaneSettings, StagingQueue
+from redrive.recovery.states import AT_WORK
+from redrive.recovery.tools import Hopeless, Stopping, Tools
+from redrive.recovery.transformer import Abandoned, Transformer
+
+
+class NotWanted(Exception):
+    """Somebody has paused or cancelled the operation while its messages were being changed."""
+
+
+class Stager:
+    """One attempt at staging one batch.
+
+    Args:
+        lease: the right to work in its lane.
+        batch: the batch, with the id of this attempt.
+        tools: where the queues are, and where it is noted what is done.
+        settings: how lanes work.
+        staging: the lane's staging queue.
+        transformer: changes messages.
+        key: the ledger's key, which seals the tags of copies.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        batch: Batch,
+        tools: Tools,
+        *,
+        settings: LaneSettings,
+        staging: StagingQueue,
+        transformer: Transformer,
+        key: bytes,
+    ) -> None:
+        self._lease = lease
+        self._batch = batch
+        self._as_they_are = replace(batch, plan=replace(batch.plan, transform=None))
+        self._engine = tools.broker.engine
+        self._clock = tools.broker.clock
+        self._ledger = tools.ledger
+        self._settings = settings
+        self._staging = staging
+        self._transformer = transformer
+        self._key = key
+        self._abandoned = 0
+        self._looked_at = self._clock.monotonic()
+
+    async def run(self, stopped: asyncio.Event) -> tuple[dict[str, int], dict[int, str]]:
+        """Stage the batch; return what has a copy (ids and numbers), and what was refused (numbers and reasons).
+
+        Raises:
+            Hopeless: its operation cannot be worked on here.
+            NotWanted: its operation is not to be worked on any more.
+            Stopping: it is time to come to an end.
+        """
+        self._check_allowed()
+        copied: dict[str, int] = {}
+        refused: dict[int, str] = {}
+        redirects = await self._ledger.redirects()
+        after: int | None = 0
+        while after is not None:
+            if stopped.is_set():
+                raise Stopping
+            page, after = await self._ledger.to_stage(self._batch, after=after, limit=self._settings.page)
+            refused |= await self._stage_page(page, redirects)
+            copied |= {each.id: each.failure for each in page if each.failure not in refused}
+        return copied, refused
+
+    def _check_allowed(self) -> None:
+        """Refuse an operation with a function that may not be called here: that is no message's fault."""
+        transform = self._batch.plan.transform
+        function = None if transform is None else transform.function
+        if (refusal := self._transformer.settings.refusal(function)) is not None:
+            raise Hopeless(f"the function {function} {refusal}; then resume it")
+
+    async def _stage_page(self, page: Sequence[Staged], redirects: Mapping[str, str]) -> dict[int, str]:
+        """Stage a page; return what was refused, and why."""
+        refused: dict[int, str] = {}
+        copies: dict[int, Message] = {}
+        room = PAGE_BYTES
+        for each in page:
+            try:
+                message = await self._changed(each.message)
+            except TransformFailed as error:
+                refused[each.failure] = str(error)
+                continue
+            to = destination_of(each, self._batch, redirects)
+            copies[each.failure] = staged_copy(replace(each, message=message), self._as_they_are, to, self._key)
+            room -= len(message.body)
+            if room < 0:  # what is changed may grow
+                refused |= await self._put(copies)
+                copies, room = {}, PAGE_BYTES
+        return refused | await self._put(copies)
+
+    async def _changed(self, message: Message) -> Message:
+        """Return a message as it is to be sent; stop what never comes back, or is not wanted any more."""
+        transform = self._batch.plan.transform
+        if transform is None:
+            return message
+        await self._clock.sleep_async(0.0)  # so that thousands of them hold up nobody else
+        if self._clock.monotonic() - self._looked_at >= LONGEST_NAP_S:
+            self._looked_at = self._clock.monotonic()
+            if (await self._ledger.latest(self._lease, self._batch)).operation_state not in AT_WORK:
+                raise NotWanted
+        try:
+            changed = await self._transformer.apply(transform, message)
+        except Abandoned as error:
+            self._abandoned += 1
+            if self._abandoned >= self._settings.eject_after:
+                problem = f"{self._abandoned} messages in a row could not be changed: {error.reason}"
+                raise Hopeless(f"{problem}; mend the function, then resume it") from error
+            raise
+        self._abandoned = 0
+        return changed
+
+    async def _put(self, copies: Mapping[int, Message]) -> dict[int, str]:
+        """Send copies to the staging queue; return what was refused, and why."""
+        if not copies:
+            return {}
+        try:
+            await self._engine.apply([Send(self._staging.name, copy) for copy in copies.values()])
+        except EngineUnavailable:
+            raise
+        except RedriveError:
+            return await self._one_by_one(copies)
+        return {}
+
+    async def _one_by_one(self, copies: Mapping[int, Message]) -> dict[int, str]:
+        refused: dict[int, str] = {}
+        for failure, copy in copies.items():
+            for _ in range(self._settings.eject_after):
+                try:
+                    await self._engine.apply([Send(self._staging.name, copy)])
+                except EngineUnavailable:
+                    raise
+                except RedriveError as error:
+                    refused[failure] = f"could not be staged: {error}"
+                else:
+                    refused.pop(failure, None)
+                    break
+        return refused

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""What a worker reports about the messages of one queue."""
+
+from collections.abc import Callable
+
+from redrive.broker import dead_letter_queue
+from redrive.clock import Clock
+from redrive.telemetry import Event
+from redrive.worker.events import HandlerFailed, HandlerOverdue, MessageLockLost, MessageMoved
+from redrive.worker.lease import Lease
+from redrive.worker.recoverability import Decision, Discard, HandlerFailure, MoveToError, RetryLater, RetryNow
+
+
+class Reporter:
+    """Makes events of what becomes of messages.
+
+    Args:
+        queue: where they are.
+        clock: what time goes by.
+        report: takes events.
+    """
+
+    def __init__(self, queue: str, clock: Clock, report: Callable[[Event], None]) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._report = report
+
+    def decided(self, decision: Decision, failure: HandlerFailure) -> None:
+        """Report a failure, and what was done about it."""
+        match decision:
+            case RetryNow():
+                self.failed(failure, "retry_now", 0.0)
+            case RetryLater(delay):
+                self.failed(failure, "retry_later", delay)
+            case Discard():
+                self.failed(failure, "discarded")
+            case MoveToError(reason, description, queue):
+                self.failed(failure, "moved")
+                to = queue or dead_letter_queue(self._queue)
+                self._report(MessageMoved(self._queue, failure.message.id or "", to, reason, description))
+
+    def failed(self, failure: HandlerFailure, outcome: str, delay: float | None = None) -> None:
+        """Report a failure."""
+        self._report(
+            HandlerFailed(
+                self._queue,
+                failure.message.id or "",
+                failure.attempt,
+                failure.exception_type,
+                failure.exception_message,
+                outcome,
+                delay,
+            )
+        )
+
+    def lost(self, lease: Lease, stalled: float = 0.0) -> None:
+        """Report that a lock ended too early."""
+        held = self._clock.monotonic() - lease.taken_at
+        self._report(MessageLockLost(self._queue, lease.id, lease.phase, held, stalled))
+
+    def overdue(self, lease: Lease, timeout: float) -> None:
+        """Report a handler that takes longer than its time-out, and cannot be stopped."""
+        self._report(HandlerOverdue(self._queue, lease.id, timeout))
