@@ -25,6 +25,7 @@ DURABLE = {
     "listen_addresses": "",
     "shared_buffers": "16MB",
     "max_connections": "60",
+    "max_locks_per_transaction": "512",  # tests make many schemas, and drop them together
     "max_wal_senders": "4",
     "wal_level": "replica",
 }
