@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """``redrive worker --processes 4``, started and stopped again and again while messages flow.
 
-Its processes write to its standard error, and it ends with 1 if one of them does not end with 0: what it says is what
-all of them say, and its status says how all of them end.
+Its processes write to its standard error, and it does not end with 0 unless all of them do: what it says is what all of
+them say, and its status says how all of them end.
 """
 
 import os

@@ -223,7 +223,7 @@ async def test_a_copy_too_large_for_the_error_queue_becomes_a_dead_letter(lab):
     async def handle(_body: bytes):
         raise ValueError("bad total")
 
-    await lab.broker.send("orders", b"x" * 90)
+    await lab.broker.send("orders", b"x" * 101)
     await lab.start()
     await lab.until(lambda: lab.told(MessageMoved))
     (dead,) = await lab.dead()
