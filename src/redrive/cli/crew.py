@@ -22,7 +22,7 @@ LIFELINE = "REDRIVE_LIFELINE"
 RESTARTS = Exponential(min=1.0, max=30.0, jitter="none", max_attempts=5)
 """The waits before a process that failed at once is started again; after the last one the crew ends."""
 
-_LONG_ENOUGH_S = 10.0
+_LONG_ENOUGH_S = 30.0
 """A process that has run for this long had started well; if it fails then, counting begins anew."""
 
 _LOOK_EVERY_S = 0.1
