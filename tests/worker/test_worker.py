@@ -233,6 +233,19 @@ async def test_a_copy_too_large_for_the_error_queue_becomes_a_dead_letter(lab):
     assert (await lab.broker.inspect("errors")).ready == 0
 
 
+async def test_what_a_failure_adds_to_a_message_does_not_make_it_too_large(lab):
+    await lab.broker.declare("errors", max_message_bytes=100)
+
+    @lab.worker.handler("orders", recoverability=Recoverability(immediate=0, delayed=None, error_queue="errors"))
+    async def handle(_body: bytes):
+        raise ValueError("bad total" * 1_000)
+
+    await lab.broker.send("orders", b"x" * 100)
+    await lab.start()
+    await lab.until(lambda: lab.told(MessageMoved))
+    assert (lab.faults, lab.told(MessageMoved)[0].to) == ([], "errors")
+
+
 async def test_poison_is_moved_at_once_and_nobody_sees_it(lab):
     handled = []
 
