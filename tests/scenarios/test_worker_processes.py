@@ -18,6 +18,7 @@ import pytest
 
 from redrive import connect_blocking
 from redrive.broker import Message
+from tests.patience import PATIENCE_S
 from tests.scenarios.sites import PostgresSite, SqliteSite
 
 PROCESSES = 4
@@ -61,7 +62,7 @@ class Crew:
     def stop(self, process, how):
         """Stop them; all of them have ended with 0 and not said a word."""
         process.send_signal(how)
-        said = process.communicate(timeout=50)[1]
+        said = process.communicate(timeout=PATIENCE_S)[1]
         assert (process.returncode, said) == (0, "")
 
     def handled(self):
