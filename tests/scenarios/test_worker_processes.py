@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """``redrive worker --processes 4``, started and stopped again and again while messages flow.
 
-Its processes write to its standard error, and it ends with 1 if one of them does not end with 0: what it says is what
-all of them say, and its status says how all of them end.
+Its processes write to its standard error, and it does not end with 0 unless all of them do: what it says is what all of
+them say, and its status says how all of them end.
 """
 
 import os
@@ -128,7 +128,7 @@ def stop_at_a_random_moment(crew, process, chance):
     return f"{moment} {how.name}"
 
 
-def wait_until(holds, limit_s=50):
+def wait_until(holds, limit_s=PATIENCE_S):
     ends_at = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < ends_at
