@@ -13,6 +13,7 @@ from pathlib import Path
 
 from redrive.broker import Complete, dead_letter_queue
 from redrive.errors import LockLost, SessionLost
+from tests.patience import PATIENCE_S
 from tests.scenarios import storm_journal
 from tests.scenarios.storm_actors import LOCK_S, QUEUES, SESSIONS, SETTINGS, UNIQUE, WINDOW_S, opened, play
 from tests.scenarios.storm_checker import Row, Storm
@@ -52,7 +53,7 @@ class Director:
         """End a process in the middle of whatever it does, and start its successor."""
         role, place, process = self._cast.pop(chance.randrange(len(self._cast)))
         process.kill()
-        self.ends.append((process.wait(timeout=30), -signal.SIGKILL))
+        self.ends.append((process.wait(timeout=PATIENCE_S), -signal.SIGKILL))
         self._paused = [each for each in self._paused if each[1] is not process]
         self.done["kills"] += 1
         self.start(role, place)
@@ -83,7 +84,7 @@ class Director:
         """End whatever still runs."""
         for _, _, process in self._cast:
             process.kill()
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE_S)
 
     def rage(self, kills, pauses, chance):
         """Kill and pause processes at random moments, in a random order."""
