@@ -147,6 +147,36 @@ def test_a_page_runs_and_prints_what_it_says(story, tmp_path, monkeypatch, capsy
             assert unpadded(printed) == unpadded(step.prints), str(step.block)
 
 
+def pages_with_several_stories() -> list[list[list[Step]]]:
+    """Return the pages whose pieces a reader may try one after another, though they need not."""
+    told: dict[Path, list[list[Step]]] = {}
+    for story in stories(BLOCKS):
+        told.setdefault(story[0].block.page, []).append(story)
+    return [found for found in told.values() if len(found) > 1]
+
+
+@pytest.mark.parametrize(
+    "page", pages_with_several_stories(), ids=lambda page: str(page[0][0].block.page.relative_to(ROOT))
+)
+def test_a_page_can_be_read_with_one_session_and_one_folder(page, tmp_path, monkeypatch, capsys, request):
+    """Who types everything on a page into one session, in one folder, sees what the page says, too."""
+    monkeypatch.chdir(tmp_path)
+    if any(story[0].block.info == "python postgres" for story in page):
+        request.getfixturevalue("database")
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for step in (step for story in page for step in story):
+        printed = step.run(namespace, capsys)
+        if step.prints is not None:
+            assert unpadded(printed) == unpadded(step.prints), str(step.block)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_whose_pieces_go_on_from_one_another_says_so(page):
+    """The word after the fence is invisible to a reader."""
+    continues = any(block.page == page and block.info == "python continues" for block in BLOCKS)
+    assert not continues or "one Python session" in " ".join(page.read_text().split())
+
+
 @pytest.mark.parametrize("block", [block for block in BLOCKS if defines_policies(block)], ids=str)
 def test_policy_files_load(block):
     Policies.parse(block.text, format=block.info)

@@ -24,6 +24,7 @@ from redrive.worker import (
 )
 from redrive.worker.calling import Caller
 from redrive.worker.lease import Lease
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ async def release():
 
 def hang(release, begun):
     begun.append(threading.current_thread().name)
-    release.wait(50)
+    release.wait(PATIENCE_S)
 
 
 async def test_a_blocking_handler_that_hangs_gives_up_its_place_after_its_lock_was_lost(lab, release):
@@ -409,7 +410,7 @@ asyncio.run(main())
 
 def test_ctrl_c_on_the_event_loop_ends_the_program_and_gives_the_message_back(tmp_path):
     ran = subprocess.run(
-        [sys.executable, "-c", CTRL_C], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", CTRL_C], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert ran.returncode == -signal.SIGINT
     assert ran.stderr.endswith("KeyboardInterrupt\n")

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from redrive.broker import dead_letter_queue
 from redrive.cli import screen, wording
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.ledgers import Desk, Place, Sources, with_recovery
@@ -51,9 +50,7 @@ def ingest(
 
     async def read(desk: Desk) -> None:
         desks.append(desk)
-        for each in dead_letters or ():
-            await desk.broker.inspect(dead_letter_queue(each))
-        for each in queue or ():
+        for each in sources.stated:
             await desk.broker.inspect(each)
         await desk.ingest()
         _tell(desk, as_json=place.as_json)

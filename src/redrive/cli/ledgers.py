@@ -124,7 +124,7 @@ class Desk:
 
     async def ingest(self) -> None:
         """Read all failures that are there now, with a progress bar if there are many."""
-        there = [await self._ready(queue) for queue in self.sources]
+        there = [await self._unread_in(queue) for queue in self.sources]
         with screen.progress() as bar:
             task = bar.add_task("reading failures", total=sum(there), visible=sum(there) > 1_000)
             self.tally.shown_by = lambda _event: bar.update(task, completed=self.tally.read + self.tally.aside)
@@ -139,18 +139,20 @@ class Desk:
         Whoever leaves failures where they are must not look as if there were none: neither what a dry run leaves in
         error queues, nor the dead letters that a worker without an error queue leaves.
         """
-        there = {queue: await self._ready(queue) for queue in self.sources}
+        there = {queue: await self._unread_in(queue) for queue in self.sources}
         for queue in await self.broker.queues():
             dead = dead_letter_queue(queue.name)
-            if dead not in there and not queue.name.startswith(_OWN):
+            if queue.name not in there and dead not in there and not queue.name.startswith(_OWN):
                 there[dead] = queue.dead
         return {queue: many for queue, many in there.items() if many}
 
-    async def _ready(self, queue: str) -> int:
+    async def _unread_in(self, queue: str) -> int:
+        """Return how many failures can be read from a queue; its own dead letters are read along."""
         try:
-            return (await self.broker.inspect(queue)).ready
+            found = await self.broker.inspect(queue)
         except QueueNotFound:
             return 0
+        return found.ready + found.dead
 
 
 def unread(desk: Desk, waiting: Mapping[str, int]) -> str:

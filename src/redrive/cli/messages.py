@@ -89,12 +89,7 @@ def send(
     bodies = payloads(body, file, lines=lines, count=count)
     wait, sent = seconds("delay", delay), Sent(queue)
     with_broker(context, lambda broker: send_all(broker, sent, outgoing, bodies, wait))
-    if as_json:
-        screen.print_json(sent.described())
-    else:
-        screen.say(str(sent))
-    if sent.is_interrupted:
-        raise typer.Exit(int(ExitStatus.INTERRUPTED))
+    sent.tell(as_json=as_json)
 
 
 def receive(
@@ -126,14 +121,8 @@ def receive(
       redrive receive orders --number 17 --complete
       redrive receive 'orders/$dead' --complete
     """
-    ways = ("complete", "abandon", "defer", "dead_letter")
-    chosen = [name for name in ways if context.params[name] not in (False, None)]
-    if len(chosen) != 1:
-        problem = "say what becomes of the messages: --complete, --abandon, --defer or --dead-letter REASON"
-        raise screen.refusal(problem, ExitStatus.NOT_UNDERSTOOD)
     pause = seconds("delay", delay) or 0.0
-    if pause and not abandon:
-        raise screen.refusal("--delay is about --abandon", ExitStatus.NOT_UNDERSTOOD)
+    _check_one_way([complete, abandon, defer, dead_letter is not None], is_delayed=pause > 0 and not abandon)
 
     async def settle(one: Delivery) -> None:
         if dead_letter is not None:
@@ -150,6 +139,14 @@ def receive(
 
     which = _Which(queue, session, number or [], max_messages, seconds("wait", wait) or 0.0)
     with_broker(context, lambda broker: _receive(broker, which, work))
+
+
+def _check_one_way(ways: list[bool], *, is_delayed: bool) -> None:
+    if sum(ways) != 1:
+        problem = "say what becomes of the messages: --complete, --abandon, --defer or --dead-letter REASON"
+        raise screen.refusal(problem, ExitStatus.NOT_UNDERSTOOD)
+    if is_delayed:
+        raise screen.refusal("--delay is about --abandon", ExitStatus.NOT_UNDERSTOOD)
 
 
 class _Which(NamedTuple):

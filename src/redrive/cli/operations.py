@@ -176,11 +176,7 @@ def show(
     tell(operation)
     _print_request(operation, notes)
     if outcome:
-        screen.say("")
-        if parts:
-            screen.print_table(telling.parts_table(parts, reasons))
-        else:
-            screen.say("no message has that outcome")
+        _print_parts(parts, reasons)
     if len(parts) == limit:
         screen.hint(f"there may be more: --after {parts[-1].failure}")
     _warn(is_waiting=is_waiting)
@@ -332,6 +328,14 @@ def _watched(context: typer.Context, number: int, place: Place, sources: Sources
 
     operation = with_recovery(context, work, sources.unread)
     conclude(operation, watches[0], as_json=place.as_json)
+
+
+def _print_parts(parts: list[Part], reasons: dict[str, Text]) -> None:
+    screen.say("")
+    if parts:
+        screen.print_table(telling.parts_table(parts, reasons))
+    else:
+        screen.say("no message has that outcome")
 
 
 def _print_changed(operation: Operation, place: Place) -> None:

@@ -9,6 +9,8 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, TypedDict
 
+import typer
+
 from redrive.broker import Broker, Message, Send
 from redrive.cli import screen
 from redrive.cli.exit_status import ExitStatus
@@ -43,11 +45,6 @@ class Sent:
     last: int | None = None
     left: int = 0
 
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether somebody stopped it before the end."""
-        return bool(self.left)
-
     def add(self, sequences: Iterable[int | None]) -> None:
         """Count a batch."""
         for sequence in sequences:
@@ -57,6 +54,15 @@ class Sent:
             self.count += 1
             self.first = sequence if self.first is None else self.first
             self.last = sequence
+
+    def tell(self, *, as_json: bool) -> None:
+        """Print it; if it was stopped, the status says so."""
+        if as_json:
+            screen.print_json(self.described())
+        else:
+            screen.say(str(self))
+        if self.left:
+            raise typer.Exit(int(ExitStatus.INTERRUPTED))
 
     def described(self) -> dict[str, Any]:
         """Return it as JSON shows it."""
