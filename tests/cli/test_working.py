@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """``redrive worker``, with real processes; they say what they do, so nobody has to wait by the clock."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from redrive.cli.crew import fingerprint
 from redrive.cli.working import load
 from redrive.errors import UsageError
 from tests.patience import PATIENCE_S
+
+IN_PIECES = "PYTHONUNBUFFERED"
+"""Where it is set, a line is written piece by piece, and those of two processes get mixed up."""
 
 APP = """
 import os
@@ -53,7 +57,13 @@ def start(app, url):
     def starter(*options):
         command = [sys.executable, "-m", "redrive.cli", "worker", "app:worker", "--url", url, *options]
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=app.parent, start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=app.parent,
+            env={name: value for name, value in os.environ.items() if name != IN_PIECES},
+            start_new_session=True,
         )
         started.append(process)
         return process
