@@ -583,11 +583,13 @@ class TransformFailed(MessageError):
 
     Attributes:
         reason: why not.
+        was_ended: whether what was changing it took too long and was ended, or ended its own process.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, was_ended: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.was_ended = was_ended
 
     def __str__(self) -> str:
         return f"the message cannot be changed as asked: {self.reason}"

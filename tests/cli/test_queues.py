@@ -113,7 +113,7 @@ def test_declaring_with_other_settings_names_the_command_that_changes_them(refus
     ("arguments", "status", "said"),
     [
         (("declare", "a b"), 2, "letters, digits"),
-        (("update", "orders", "--lock-duration", "10m"), 2, "more than 0 to 300 seconds"),
+        (("update", "orders", "--lock-duration", "10m"), 2, "to 300 seconds, or a timedelta; for longer work renew"),
         (("update", "orders", "--lock-duration", "soon"), 2, "write seconds as a number"),
         (("update", "orders", "--requires-session", "maybe"), 2, "write yes or no"),
         (("update", "nothing", "--lock-duration", "1m"), 5, "redrive queues declare"),

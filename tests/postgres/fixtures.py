@@ -71,7 +71,7 @@ def postgres_schema(postgres_url):
     name = next(names)
     yield name
     # An engine that was left open must show as an error, not as a test that hangs.
-    run_sql(postgres_url, "SET lock_timeout = '10s'", f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+    run_sql(postgres_url, "SET lock_timeout = '60s'", f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
 
 
 EMPTIED = """\
@@ -106,7 +106,7 @@ class Emptying:
 
     def _connect(self):
         # An engine that was left open must show as an error, not as a test that hangs.
-        self._connection = psycopg.connect(self._url, autocommit=True, options="-c lock_timeout=10s")
+        self._connection = psycopg.connect(self._url, autocommit=True, options="-c lock_timeout=60s")
 
     def close(self):
         if self._connection is not None:
@@ -120,7 +120,7 @@ def lasting_schema(postgres_url):
 
     name = next(names)
     yield name
-    run_sql(postgres_url, "SET lock_timeout = '10s'", f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+    run_sql(postgres_url, "SET lock_timeout = '60s'", f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ DURABLE = {
     "listen_addresses": "",
     "shared_buffers": "16MB",
     "max_connections": "60",
+    "max_locks_per_transaction": "512",  # tests make many schemas, and drop them together
     "max_wal_senders": "4",
     "wal_level": "replica",
 }
@@ -45,7 +46,7 @@ STOP_SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 WATCH = """\
 read -r _
 for pid in "$1"/*/postmaster.pid; do [ -f "$pid" ] && kill -QUIT "$(head -n 1 "$pid")"; done
-while [ -n "$(ls "$1"/*/postmaster.pid 2>/dev/null)" ] && [ "${tries:=0}" -lt 50 ]; do
+while [ -n "$(ls "$1"/*/postmaster.pid 2>/dev/null)" ] && [ "${tries:=0}" -lt 600 ]; do
   tries=$((tries + 1)); sleep 0.1
 done
 rm -rf "$1"

@@ -12,8 +12,8 @@ from redrive.broker import Message
 from redrive.engines.ledger.ledger import SqlLedger
 from redrive.engines.ledger.script import Many, Sql
 from redrive.recovery import Filter, Outcome, Status
+from redrive.recovery.arrivals import Arrival
 from redrive.recovery.fingerprint import Group, group_id
-from redrive.recovery.records import Arrival
 from redrive.recovery.selection import Facts
 from redrive.recovery.vocabulary import Failure
 from redrive.testing import ManualClock

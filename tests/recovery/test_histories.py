@@ -20,7 +20,7 @@ from redrive.broker import Abandon, Broker, Complete, Message, Send
 from redrive.clock import utc
 from redrive.engines.ledger.ledger import SqlLedger
 from redrive.engines.sqlite import SqliteEngine
-from redrive.errors import RedriveError
+from redrive.errors import OperationConflict
 from redrive.recovery import LaneSettings, Recovery, ServiceSettings, Status, Transform
 from redrive.testing import ManualClock
 from redrive.worker.confirming import RECOVERY_TAG, confirmation_of
@@ -134,7 +134,7 @@ class World:
             self._note_read()
             await self.broker.engine.apply([Abandon(each.lock, uncount=True) for each in page])
 
-    async def recover(self, _n, chosen="", **how):
+    async def recover(self, _n, chosen="status:unresolved", **how):
         operation = await self.recovery.recover(chosen, **how)
         while await self.recovery._service.work():
             pass
@@ -246,7 +246,7 @@ async def play(seed, length):
                 try:
                     await getattr(world, step)(n)
                     world.log.append(f"{step} {n}")
-                except RedriveError as error:  # there is nothing to recover, or others have it
+                except OperationConflict as error:  # it is not free, or not in a state for that
                     world.log.append(f"{step} {n}: {error}")
             clock.advance(1_000)
             await check(world)

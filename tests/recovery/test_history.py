@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from redrive.broker import Message
 from redrive.clock import utc
+from redrive.recovery.arrivals import Arrival
 from redrive.recovery.fingerprint import Group
 from redrive.recovery.history import Folded, Record, add, belongs, trimmed, untagged
-from redrive.recovery.records import Arrival
 from redrive.recovery.states import SPENT, Outcome, Status
 from redrive.recovery.tags import Tag
 from redrive.recovery.vocabulary import Failure

@@ -103,7 +103,7 @@ async def test_staged_copies_that_are_dead_letters_are_forwarded(process):
 async def test_staged_copies_that_are_dead_letters_are_taken_back_by_a_cancelled_operation(process):
     """D3: the same when they are not to be sent any more."""
     ids = await process.fail(3)
-    operation = await process.recovery.recover("")
+    operation = await process.recovery.recover(ids)
 
     async def bury_and_cancel(*_values):
         await bury(process, STAGING)
@@ -150,8 +150,8 @@ async def test_a_message_that_kills_its_reader_is_set_aside_alone(site, max_deli
     await process.broker.send_many("error", made)
     deaths = 0
     while True:
-        for _ in range(30):
-            process.at("ledger.record", lambda arrivals, process=process: kill(process, arrivals))
+        for nth in range(1, 31):
+            process.at("ledger.record", lambda arrivals, process=process: kill(process, arrivals), nth=nth)
         try:
             await site.until(lambda process=process: is_read(process))
         except Crash:
@@ -214,11 +214,11 @@ async def test_large_failures_are_read_a_few_at_a_time(site):
     for number in range(8):
         await process.broker.send("error", site.failed_message(id=f"m-{number}", body=bytes(5 * 1_048_576)))
     pages = []
-    for _ in range(20):
-        process.at("ledger.record", pages.append)
+    for nth in range(1, 20):
+        process.at("ledger.record", lambda page: pages.append([len(each.message.body) for each in page]), nth=nth)
     await process.recovery.ingest()
     assert sum(map(len, pages)) == 8
-    assert max(sum(len(each.message.body) for each in page) for page in pages) <= PAGE_BYTES
+    assert max(map(sum, pages)) <= PAGE_BYTES
 
 
 @pytest.mark.parametrize("error", [SystemExit, GeneratorExit])

@@ -14,7 +14,7 @@ from redrive.errors import InvalidSetting, TransformFailed
 from redrive.recovery import Transform, TransformSettings
 from redrive.recovery.tools import Stopping
 from redrive.recovery.transform import LARGEST_BODY
-from redrive.recovery.transformer import Abandoned, Transformer
+from redrive.recovery.transformer import Transformer
 from redrive.testing import ManualClock
 
 MESSAGE = Message(b"abc", id="m-1", subject="s", headers={"a": 1, "b": None, "c": 1.5, "ü": "ö"}, session_id="x")
@@ -162,8 +162,9 @@ async def test_a_function_that_does_not_come_back_is_ended(function):
         while not clock.sleepers:
             await clock.sleep_async(0)
         clock.advance(10.0)
-        with pytest.raises(Abandoned, match="took longer than 10 s, and was ended"):
+        with pytest.raises(TransformFailed, match="took longer than 10 s, and was ended") as caught:
             await changing
+        assert caught.value.was_ended
         assert (await transformer.apply(Transform(function=f"{__name__}:shout"), MESSAGE)).body == b"ABC"
 
 

@@ -43,7 +43,10 @@ def director(site, tmp_path):
 
 @pytest.mark.parametrize(
     ("each", "kills", "pauses"),
-    [pytest.param(2, 4, 4, id="short"), pytest.param(3, 200, 200, id="long", marks=TORTURE)],
+    [
+        pytest.param(2, 4, 4, id="short", marks=pytest.mark.timeout(180)),
+        pytest.param(3, 200, 200, id="long", marks=TORTURE),
+    ],
 )
 def test_a_storm_loses_nothing_doubles_nothing_and_keeps_every_lock(director, each, kills, pauses):
     seed = random.Random().randrange(2**32)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """``redrive worker --processes 4``, started and stopped again and again while messages flow.
 
-Its processes write to its standard error, and it ends with 1 if one of them does not end with 0: what it says is what
-all of them say, and its status says how all of them end.
+Its processes write to its standard error, and it does not end with 0 unless all of them do: what it says is what all of
+them say, and its status says how all of them end.
 """
 
 import os
@@ -18,6 +18,7 @@ import pytest
 
 from redrive import connect_blocking
 from redrive.broker import Message
+from tests.patience import PATIENCE_S
 from tests.scenarios.sites import PostgresSite, SqliteSite
 
 PROCESSES = 4
@@ -61,7 +62,7 @@ class Crew:
     def stop(self, process, how):
         """Stop them; all of them have ended with 0 and not said a word."""
         process.send_signal(how)
-        said = process.communicate(timeout=50)[1]
+        said = process.communicate(timeout=PATIENCE_S)[1]
         assert (process.returncode, said) == (0, "")
 
     def handled(self):
@@ -127,7 +128,7 @@ def stop_at_a_random_moment(crew, process, chance):
     return f"{moment} {how.name}"
 
 
-def wait_until(holds, limit_s=50):
+def wait_until(holds, limit_s=PATIENCE_S):
     ends_at = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < ends_at

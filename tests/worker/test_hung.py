@@ -24,6 +24,7 @@ from redrive.worker import (
 )
 from redrive.worker.calling import Caller
 from redrive.worker.lease import Lease
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ async def release():
 
 def hang(release, begun):
     begun.append(threading.current_thread().name)
-    release.wait(50)
+    release.wait(PATIENCE_S)
 
 
 async def test_a_blocking_handler_that_hangs_gives_up_its_place_after_its_lock_was_lost(lab, release):
@@ -182,6 +183,7 @@ async def test_a_hung_handler_does_not_hold_up_the_stop_nor_a_slow_worker(lab, r
     await lab.until(lambda: begun)
     await lab.advance(66, step=1)
     await lab.until(lambda: lab.told(WorkerSlowed))
+    await lab.ticks()  # the pause has begun
     await lab.advance(10, step=1)
     await lab.until(lambda: handled == [2, 3])
     await lab.stop()
@@ -235,6 +237,38 @@ async def test_what_blocks_the_event_loop_is_named_when_the_lock_is_lost(lab):
     assert "the event loop stood still for" in str(lost)
     assert "time.sleep" in str(lost)
     await lab.stop()
+
+
+async def test_what_blocks_the_event_loop_is_named_to_its_neighbours_too(lab):
+    @lab.worker.handler("orders", concurrency=2)
+    async def handle(body: str, context: Context):
+        if context.attempt == 1 and body == "waits":
+            await asyncio.Event().wait()
+        elif context.attempt == 1:
+            lab.clock.advance(90)
+
+    await lab.broker.send_many("orders", ["waits", "blocks"])
+    await lab.start()
+    await lab.until(lambda: len(lab.told(MessageLockLost)) == 2)
+    assert all(lost.stalled >= 60 for lost in lab.told(MessageLockLost))
+
+
+async def test_a_renewal_that_takes_long_and_comes_too_late_is_not_the_event_loops_fault(lab, monkeypatch):
+    async def slow(locks):
+        await lab.clock.sleep_async(20)
+        return [None] * len(locks)
+
+    monkeypatch.setattr(lab.engine, "renew", slow)
+
+    @lab.worker.handler("orders")
+    async def handle(context: Context):
+        if context.attempt == 1:
+            await asyncio.Event().wait()
+
+    await lab.broker.send("orders", b"x")
+    await lab.start()
+    await lab.advance(52, step=1)
+    assert [lost.stalled for lost in lab.told(MessageLockLost)] == [0.0]
 
 
 async def test_a_lock_that_ends_although_the_event_loop_runs_blames_nobody(lab):
@@ -376,7 +410,7 @@ asyncio.run(main())
 
 def test_ctrl_c_on_the_event_loop_ends_the_program_and_gives_the_message_back(tmp_path):
     ran = subprocess.run(
-        [sys.executable, "-c", CTRL_C], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", CTRL_C], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert ran.returncode == -signal.SIGINT
     assert ran.stderr.endswith("KeyboardInterrupt\n")

@@ -144,7 +144,7 @@ async def test_a_failure_after_the_lock_was_lost_is_reported_and_settles_nothing
     def handle(_body: bytes, context: BlockingContext):
         if context.attempt == 1:
             begun.set()
-            done.wait(30)
+            done.wait(PATIENCE_S)
             raise ValueError("too late")
         again.set()
 
@@ -205,7 +205,7 @@ async def test_renewing_a_lost_lock_by_hand_is_an_error(lab):
     def handle(_body: bytes, context: BlockingContext):
         if context.attempt > 1:
             return
-        done.wait(30)
+        done.wait(PATIENCE_S)
         try:
             context.renew()
         except Exception as error:

@@ -18,6 +18,7 @@ from redrive.worker import (
     Worker,
     WorkerSlowed,
 )
+from tests.patience import PATIENCE_S
 
 EMPTY = {"ready": 0, "locked": 0, "scheduled": 0, "dead": 0}
 
@@ -151,7 +152,7 @@ async def test_a_blocking_handler_that_outlasts_its_timeout_hangs(lab):
     def handle(body: str):
         handled.append(body)
         if body == "1":
-            go_on.wait(50)
+            go_on.wait(PATIENCE_S)
 
     await lab.broker.send_many("orders", ["1", "2"])
     await lab.start()

@@ -216,21 +216,48 @@ async def test_the_error_queue_gets_a_copy_in_the_transaction_that_completes(lab
     assert lab.told(MessageMoved)[0].to == "errors"
 
 
-async def test_a_copy_too_large_for_the_error_queue_becomes_a_dead_letter(lab):
+async def test_an_error_queue_must_take_what_the_queue_takes(lab):
+    """F5: what it refuses would be a dead letter, where nobody looks for it."""
     await lab.broker.declare("errors", max_message_bytes=100)
 
     @lab.worker.handler("orders", recoverability=Recoverability(immediate=0, delayed=None, error_queue="errors"))
     async def handle(_body: bytes):
         raise ValueError("bad total")
 
-    await lab.broker.send("orders", b"x" * 90)
+    with pytest.raises(InvalidSetting, match="update it with max_message_bytes=1048576"):
+        await lab.worker.run(lab.broker)
+
+
+async def test_a_copy_too_large_for_the_error_queue_becomes_a_dead_letter(lab):
+    await lab.broker.declare("errors")
+
+    @lab.worker.handler("orders", recoverability=Recoverability(immediate=0, delayed=None, error_queue="errors"))
+    async def handle(_body: bytes):
+        raise ValueError("bad total")
+
     await lab.start()
+    await lab.broker.update("errors", max_message_bytes=100)
+    await lab.broker.send("orders", b"x" * 101)
     await lab.until(lambda: lab.told(MessageMoved))
     (dead,) = await lab.dead()
     assert dead.headers["redrive-failed-exception-message"] == "bad total"
     assert lab.faults == [("MessageTooLarge", "move orders")]
     assert lab.told(MessageMoved)[0].to == "orders/$dead"
     assert (await lab.broker.inspect("errors")).ready == 0
+
+
+async def test_what_a_failure_adds_to_a_message_does_not_make_it_too_large(lab):
+    await lab.broker.declare("errors", max_message_bytes=100)
+    await lab.broker.update("orders", max_message_bytes=100)
+
+    @lab.worker.handler("orders", recoverability=Recoverability(immediate=0, delayed=None, error_queue="errors"))
+    async def handle(_body: bytes):
+        raise ValueError("bad total" * 1_000)
+
+    await lab.broker.send("orders", b"x" * 100)
+    await lab.start()
+    await lab.until(lambda: lab.told(MessageMoved))
+    assert (lab.faults, lab.told(MessageMoved)[0].to) == ([], "errors")
 
 
 async def test_poison_is_moved_at_once_and_nobody_sees_it(lab):

@@ -4,7 +4,7 @@
 What can never work is refused with its name and what it may be instead, never with an error that means *try again*.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from redrive.broker.engine import Cancel, Effect, QueueSettings, Send, check_at
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, check_text, json_hint
-from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound, UsageError
+from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound, UnknownSetting, UsageError
 
 
 def check_queue(queue: str) -> str:
@@ -39,14 +39,9 @@ def check_effect(effect: Effect) -> Effect:
 def check_settings(settings: Mapping[str, object]) -> None:
     """See that the names of settings are those of a queue's."""
     known = QueueSettings.names()
-    for name, value in settings.items():
+    for name in settings:
         if name not in known:
-            raise InvalidSetting(name, value, f"is no setting of a queue; {_did_you_mean(name, known)}")
-
-
-def _did_you_mean(name: str, known: Sequence[str]) -> str:
-    near = similar(name, known)
-    return (f"did you mean {near}? " if near else "") + f"there are {', '.join(known)}"
+            raise UnknownSetting("a queue", name, known)
 
 
 def similar(name: str, known: Iterable[str]) -> str | None:

@@ -22,7 +22,7 @@ LIFELINE = "REDRIVE_LIFELINE"
 RESTARTS = Exponential(min=1.0, max=30.0, jitter="none", max_attempts=5)
 """The waits before a process that failed at once is started again; after the last one the crew ends."""
 
-_LONG_ENOUGH_S = 10.0
+_LONG_ENOUGH_S = 30.0
 """A process that has run for this long had started well; if it fails then, counting begins anew."""
 
 _LOOK_EVERY_S = 0.1
@@ -87,17 +87,17 @@ class Crew:
         self._seen = fingerprint(Path.cwd()) if reload else ()
         self._passed_on = 0
         self._is_stopping = False
-        self._has_failed = False
+        self._status = 0
 
-    def run(self, told: StopSignals) -> bool:
-        """Run until a signal, or until every process has ended by itself; say whether all of them ended well."""
+    def run(self, told: StopSignals) -> int:
+        """Run until a signal, or until every process has ended by itself; return the status to end with."""
         told.is_heeded = True
         count = len(self._places)
         them = "process runs" if count == 1 else "processes run"
         screen.err().print(f"{count} {them} {self._target}; Ctrl-C stops {'it' if count == 1 else 'them'}")
         while self._look(told.count):
             self._clock.sleep(_LOOK_EVERY_S)
-        return not self._has_failed
+        return self._status
 
     def _look(self, signals: int) -> bool:
         """Do what there is to do now; say whether there may be more later."""
@@ -138,21 +138,21 @@ class Crew:
             return
         ended = f"worker process {process.pid} ended with status {process.returncode}"
         if self._is_stopping:
-            self._has_failed = True
+            self._status = self._status or _status_for(process)
             _say(ended)
         elif self._reload:
             _say(f"{ended}; waiting for a change")
         else:
-            self._start_another(place, ended)
+            self._start_another(place, process, ended)
 
-    def _start_another(self, place: _Place, ended: str) -> None:
+    def _start_another(self, place: _Place, process: subprocess.Popen[bytes], ended: str) -> None:
         now = self._clock.monotonic()
         ran_s = now - place.started_at
         place.failures = 1 if ran_s >= _LONG_ENOUGH_S else place.failures + 1
         answer = self._restarts.decide(Failure(place.failures))
         if isinstance(answer, GiveUp):
             _say(f"{ended}, {place.failures} times in a row within {_LONG_ENOUGH_S:g} s of its start; giving up")
-            self._has_failed = True
+            self._status = self._status or _status_for(process)
             self._stop()
         else:
             _say(f"{ended}; starting another in {answer.delay:g} s")
@@ -166,6 +166,11 @@ class Crew:
         for place in self._places:
             place.is_outdated, place.due_at = True, -inf
             place.end()
+
+
+def _status_for(process: subprocess.Popen[bytes]) -> int:
+    """Return the status that tells of a process that failed: its own, or 1 if a signal ended it."""
+    return process.returncode if process.returncode > 0 else 1
 
 
 def _say(text: str) -> None:

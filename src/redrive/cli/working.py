@@ -45,14 +45,14 @@ def worker(
         reaching.check_there(where)
         try:
             if processes > 1 or reload:
-                is_well = Crew(target, where, processes, reload=reload).run(told)
+                status = Crew(target, where, processes, reload=reload).run(told)
             else:
                 _run(target, where, told, is_in_crew=is_in_crew)
-                is_well = True
+                status = 0
         except RedriveError as error:
             raise screen.failure(error) from None
-    if not is_well:
-        raise typer.Exit(1)
+    if status:
+        raise typer.Exit(status)
 
 
 def _run(target: str, where: str, told: StopSignals, *, is_in_crew: bool) -> None:

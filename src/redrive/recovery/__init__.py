@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Layer 5: recover failures in bulk."""
 
+from redrive.recovery.arrivals import SetAside
 from redrive.recovery.events import (
     MessageFailed,
     MessageRecovered,
@@ -27,7 +28,6 @@ from redrive.recovery.records import (
     Note,
     Part,
     ServiceInfo,
-    SetAside,
 )
 from redrive.recovery.recovery import Recovery
 from redrive.recovery.selection import Filter

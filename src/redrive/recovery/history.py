@@ -8,7 +8,7 @@ that nobody has seen is news; the tag says of which copy, and what has become of
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from redrive.recovery.records import Arrival
+from redrive.recovery.arrivals import Arrival
 from redrive.recovery.states import MESSAGES, PARTS, SPENT, MessageEvent, Outcome, PartEvent, Status, changed
 
 

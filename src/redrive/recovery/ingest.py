@@ -18,11 +18,11 @@ from redrive.broker import Abandon, Complete, Effect, Message, Send, dead_letter
 from redrive.broker.lifecycle import source_queue
 from redrive.broker.message import Received
 from redrive.errors import LockLost, QueueNotFound, RedriveError
+from redrive.recovery.arrivals import Arrival, Confirmation, Heard, SetAside
 from redrive.recovery.events import MessageFailed, MessageRecovered, MessageSetAside
 from redrive.recovery.fingerprint import Group, exception_group, group_id
 from redrive.recovery.identity import failure_id, failure_key
 from redrive.recovery.own_queues import PAGE_BYTES
-from redrive.recovery.records import Arrival, Confirmation, Heard, SetAside
 from redrive.recovery.tags import read_tag
 from redrive.recovery.tools import Tools
 from redrive.recovery.vocabulary import Failure, Unreadable, clean, read_failure

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from redrive.broker import Abandon
 from redrive.broker.message import Received
 from redrive.errors import EngineUnavailable, LockLost, RedriveError, Unavailable
+from redrive.recovery.arrivals import SetAside
 from redrive.recovery.copies import NOT_STAGED, Sorted, forwarding, sort
 from redrive.recovery.events import MessagesEjected, MessageSetAside, OperationChanged, StraysDropped
 from redrive.recovery.halting import halt
 from redrive.recovery.pace import Pace, at_once
-from redrive.recovery.records import Batch, Lease, SetAside
+from redrive.recovery.records import Batch, Lease
 from redrive.recovery.stager import NotWanted, Stager
 from redrive.recovery.staging import LONGEST_NAP_S, LaneSettings, StagingQueue, removals
 from redrive.recovery.states import AT_WORK, ENDED, BatchState, OperationState

@@ -11,14 +11,12 @@ from datetime import datetime
 from typing import Protocol
 
 from redrive.broker.message import Message
+from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Recorded, SetAside
 from redrive.recovery.plan import Counts, Operation, Plan
 from redrive.recovery.records import (
-    Arrival,
     Ask,
     AuditEntry,
     Batch,
-    Confirmation,
-    Confirmed,
     DryRun,
     FailedDetail,
     FailedMessage,
@@ -27,9 +25,7 @@ from redrive.recovery.records import (
     Lease,
     Note,
     Part,
-    Recorded,
     ServiceInfo,
-    SetAside,
     Staged,
     Work,
 )

@@ -11,6 +11,7 @@ from redrive import duration
 from redrive.broker import Broker
 from redrive.clock import pause, utc
 from redrive.errors import FailureNotFound, InvalidSetting, TransformFailed
+from redrive.recovery.arrivals import SetAside
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.plan import Canary, Kind, Operation, Plan
 from redrive.recovery.records import (
@@ -24,7 +25,6 @@ from redrive.recovery.records import (
     Note,
     Part,
     ServiceInfo,
-    SetAside,
 )
 from redrive.recovery.selection import Filter
 from redrive.recovery.states import Outcome, Status

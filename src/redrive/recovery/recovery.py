@@ -15,12 +15,13 @@ from redrive.broker.lifecycle import is_dead_letter_queue
 from redrive.clock import pause, utc
 from redrive.errors import InvalidSetting, MessageError, OperationConflict, UsageError
 from redrive.printable import one_line
+from redrive.recovery.arrivals import SetAside
 from redrive.recovery.events import MessageSetAside, OperationChanged
 from redrive.recovery.ingest import Classifier, Ingester, with_dead_letters
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.plan import Kind, Operation, Plan
 from redrive.recovery.reading import PAGE, Chosen, How, Reader
-from redrive.recovery.records import Ask, AuditEntry, FailedMessage, Note, SetAside, check_words, storable
+from redrive.recovery.records import Ask, AuditEntry, FailedMessage, Note, check_words, storable
 from redrive.recovery.selection import Filter
 from redrive.recovery.service import Service, ServiceSettings, Step
 from redrive.recovery.states import OperationEvent, OperationState, Status

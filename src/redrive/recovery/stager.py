@@ -14,7 +14,7 @@ from redrive.recovery.records import Batch, Lease, Staged
 from redrive.recovery.staging import LONGEST_NAP_S, LaneSettings, StagingQueue
 from redrive.recovery.states import AT_WORK
 from redrive.recovery.tools import Hopeless, Stopping, Tools
-from redrive.recovery.transformer import Abandoned, Transformer
+from redrive.recovery.transformer import Transformer
 
 
 class NotWanted(Exception):
@@ -55,7 +55,7 @@ class Stager:
         self._staging = staging
         self._transformer = transformer
         self._key = key
-        self._abandoned = 0
+        self._ended = 0
         self._looked_at = self._clock.monotonic()
 
     async def run(self, stopped: asyncio.Event) -> tuple[dict[str, int], dict[int, str]]:
@@ -117,13 +117,13 @@ class Stager:
                 raise NotWanted
         try:
             changed = await self._transformer.apply(transform, message)
-        except Abandoned as error:
-            self._abandoned += 1
-            if self._abandoned >= self._settings.eject_after:
-                problem = f"{self._abandoned} messages in a row could not be changed: {error.reason}"
+        except TransformFailed as error:
+            self._ended = self._ended + 1 if error.was_ended else 0
+            if self._ended >= self._settings.eject_after:
+                problem = f"{self._ended} messages in a row could not be changed: {error.reason}"
                 raise Hopeless(f"{problem}; mend the function, then resume it") from error
             raise
-        self._abandoned = 0
+        self._ended = 0
         return changed
 
     async def _put(self, copies: Mapping[int, Message]) -> dict[int, str]:

@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from types import TracebackType
@@ -46,7 +46,7 @@ class TransformSettings:
         memory: how many bytes of memory the process that does it may have, where the system can tell.
     """
 
-    allow: tuple[str, ...] = ()
+    allow: Sequence[str] = ()
     seconds: float = 10.0
     memory: int = 1_073_741_824
 
@@ -82,10 +82,6 @@ class TransformSettings:
             raise InvalidSetting("function", function, refusal)
 
 
-class Abandoned(TransformFailed):
-    """The process that changed a message had to be ended, or ended by itself."""
-
-
 class Transformer:
     """Changes messages, one at a time. Use it with ``async with``; its process is started when it is needed.
 
@@ -119,8 +115,7 @@ class Transformer:
         """Return the message with everything changed that is to be.
 
         Raises:
-            TransformFailed: this message cannot be changed like that; the reason is for people.
-            Abandoned: the process that did it took too long, or died.
+            TransformFailed: this message cannot be changed like that, or what did it took too long, or died.
             Stopping: it is time to come to an end.
             Unavailable: there can be no process for it now.
         """
@@ -131,7 +126,7 @@ class Transformer:
         try:
             changed = await self._unless_stopped(self._exchange(transform, message))
         except BaseException as error:
-            if not isinstance(error, TransformFailed) or isinstance(error, Abandoned):
+            if not isinstance(error, TransformFailed) or error.was_ended:
                 await self._end()
             raise
         check_identity(message, changed, transform.function or "it")  # whatever a function has made of its process
@@ -163,11 +158,11 @@ class Transformer:
                 self._told = transform
                 told, body = await child.receive()
         except TimeoutError:
-            raise Abandoned(f"{what} took longer than {self.settings.seconds:g} s, and was ended") from None
+            raise _ended(f"{what} took longer than {self.settings.seconds:g} s, and was ended") from None
         except (EOFError, ConnectionError):
-            raise Abandoned(f"{what} ended its process: {await child.ending()}") from None
+            raise _ended(f"{what} ended its process: {await child.ending()}") from None
         except _TooMuchError as error:
-            raise Abandoned(f"{what} returned too much: {error}") from None
+            raise _ended(f"{what} returned too much: {error}") from None
         return _message(told, body, what)
 
     async def _started(self) -> "_Child":
@@ -251,6 +246,10 @@ class _Child:
             async with system_clock.timeout(_END_S):
                 await self.process.wait()
         return self.process.returncode is not None
+
+
+def _ended(reason: str) -> TransformFailed:
+    return TransformFailed(reason, was_ended=True)
 
 
 def _message(told: Mapping[str, Any], body: bytes, what: str) -> Message:

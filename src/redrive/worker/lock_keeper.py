@@ -77,9 +77,9 @@ class LockKeeper:
     async def run(self) -> None:
         """Look after the leases until cancelled."""
         while True:
-            self._alarm_at = min(map(self._due, self._leases), default=inf)
+            self._alarm_at, self._late_s = min(map(self._due, self._leases), default=inf), 0.0
             await self._wait()
-            self._late_s = max(0.0, self._clock.monotonic() - self._alarm_at)
+            self._alarm_at, self._late_s = inf, max(0.0, self._clock.monotonic() - self._alarm_at)
             await self._tend()
 
     async def renew(self, leases: list[Lease]) -> None:

@@ -260,6 +260,13 @@ async def _check_error_queue(broker: Broker, handler: Handler, policy: Recoverab
             name,
             "must have neither duplicate detection nor sessions: each would lose or refuse failures",
         )
+    largest = (await broker.inspect(handler.queue)).settings.max_message_bytes
+    if settings.max_message_bytes < largest:
+        raise InvalidSetting(
+            "error_queue",
+            name,
+            f"must take what {handler.queue!r} takes: update it with max_message_bytes={largest}, or more",
+        )
 
 
 class _Run:

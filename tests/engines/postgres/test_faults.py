@@ -14,7 +14,7 @@ import redrive
 from redrive.broker import QueueSettings, Send
 from redrive.engines.postgres import PostgresEngine
 from redrive.errors import EngineUnavailable, InvalidSetting, RedriveError, StorageReadOnly
-from redrive.retry import Fixed, retry
+from redrive.retry import Fixed
 from redrive.worker import Context, Worker
 from tests.engines.postgres.breaking import DEAD, ORDERS, UNAVAILABLE, message, opened, outcome, until_it_answers
 from tests.postgres.server import NEEDS_PASSWORD, database_of, run_sql, url_of
@@ -30,15 +30,10 @@ async def engine(breakable_url):
 # --- a server that goes away
 
 
-# A worker that has tried in vain four times waits for 30 seconds.
-until_it_is_back = retry(on=EngineUnavailable, policy=Fixed(0.05, max_attempts=1_600), deadline=None)
-
-
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 async def test_a_worker_comes_back_after_a_restart_and_no_attempt_is_used_up(breakable_postgres, breakable_url, mode):
     deliveries, started, may_end = [], asyncio.Event(), asyncio.Event()
-    worker = Worker(chance=lambda: 0.0)
+    worker = Worker(reconnect=Fixed(0.2, max_attempts=4), chance=lambda: 0.0)
 
     @worker.handler(ORDERS, concurrency=4)
     async def handle(order: str, context: Context) -> None:
@@ -58,7 +53,7 @@ async def test_a_worker_comes_back_after_a_restart_and_no_attempt_is_used_up(bre
             await asyncio.to_thread(breakable_postgres.start)
             names = [f"{number}" for number in range(20)]
             await until_it_answers.call_async(broker.send_many, ORDERS, names)
-            await until_it_is_back.call_async(is_empty, broker)
+            await until_it_answers.call_async(is_empty, broker)
             worker.stop()
         assert sorted(deliveries) == sorted((name, 1, 1) for name in ["slow", *names])
         assert await broker.peek(DEAD) == []

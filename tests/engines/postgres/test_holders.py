@@ -11,6 +11,7 @@ from redrive.broker import Broker, Complete, Message, QueueSettings, Send
 from redrive.clock import utc
 from redrive.testing import ManualClock
 from tests.engines.postgres.breaking import ORDERS, message, opened
+from tests.patience import PATIENCE_S
 
 WAITS = "SELECT count(*) FROM pg_locks l WHERE NOT l.granted AND l.locktype IN ('transactionid', 'tuple')"
 
@@ -174,7 +175,7 @@ async def test_nobody_waits_long_for_a_transaction_that_has_a_message_for_good_r
         await engine.apply([Complete(one.lock)], within=connection)
         await engine.apply([Complete(two.lock)])
         clock.advance(11)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             assert await engine.lock_next(ORDERS, 1) == []
         assert (await engine.apply([Send(ORDERS, message("three"))]))[0] is not None
         (found,) = await engine.lock_next(ORDERS, 1)
@@ -223,6 +224,6 @@ async def test_a_message_that_comes_due_while_it_is_looked_for_is_not_found_late
 
     monkeypatch.setattr(engine._database, "read", slowly)
     receiving = asyncio.create_task(broker.receive(ORDERS, wait=60))
-    done, _ = await asyncio.wait([receiving], timeout=20)
+    done, _ = await asyncio.wait([receiving], timeout=PATIENCE_S)
     assert done, "it waits as if the time that looking took were still to come"
     assert [one.id for one in await receiving] == ["one"]

@@ -9,7 +9,7 @@ from redrive.broker.message import DeadLetterInfo, Received
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.ledger.script import Many, Row, Script, Sql
-from redrive.recovery.records import SetAside
+from redrive.recovery.arrivals import SetAside
 
 
 def set_aside(now: float, messages: Sequence[SetAside]) -> Script[None]:

@@ -8,14 +8,12 @@ from datetime import datetime
 from redrive.broker.message import Message
 from redrive.engines.ledger import asides, batches, failures, keys, leases, marking, notes, operations, recording
 from redrive.engines.ledger.script import Script, Scripted
+from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Recorded, SetAside
 from redrive.recovery.plan import Counts, Operation, Plan
 from redrive.recovery.records import (
-    Arrival,
     Ask,
     AuditEntry,
     Batch,
-    Confirmation,
-    Confirmed,
     DryRun,
     FailedDetail,
     FailedMessage,
@@ -24,9 +22,7 @@ from redrive.recovery.records import (
     Lease,
     Note,
     Part,
-    Recorded,
     ServiceInfo,
-    SetAside,
     Staged,
     Work,
 )

@@ -8,8 +8,9 @@ from typing import Any
 
 from redrive.engines import stored
 from redrive.engines.ledger.script import Many, Script, Sql, listed, plain
+from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Heard, Recorded
 from redrive.recovery.history import Folded, Record, add, belongs, trimmed, untagged
-from redrive.recovery.records import ATTEMPTS_KEPT, Arrival, Confirmation, Confirmed, Heard, Recorded
+from redrive.recovery.records import ATTEMPTS_KEPT
 from redrive.recovery.states import (
     CLAIMS,
     MESSAGES,

@@ -49,7 +49,6 @@ _CLASSES: dict[str, tuple[type[RedriveError], str]] = {
     "57": (EngineUnavailable, "the server is shutting down or starting"),
     "53": (EngineUnavailable, "the server is short of something"),
     # what the same call will never do, however often it is tried
-    "0A": (UsageError, "this server cannot do that"),
     "22": (UsageError, "a value is none that PostgreSQL can store or compare; correct what was given"),
     "42": (UsageError, "the schema is not as this Redrive made it; was it changed by hand?"),
     "54": (UsageError, "a value is larger than PostgreSQL can take; make it smaller"),

@@ -23,7 +23,7 @@ _LATER_NEEDED = {"transaction_timeout": "0"}
 _LONG_ENOUGH_MS = 10_000
 """A single statement takes milliseconds."""
 
-_ASK = "SELECT name, reset_val FROM pg_catalog.pg_settings WHERE name = ANY ($1)"
+_ASK = "SELECT name, reset_val, pg_is_in_recovery() AS only_reads FROM pg_catalog.pg_settings WHERE name = ANY ($1)"
 _ASKED = (
     "default_transaction_isolation",
     "default_transaction_read_only",
@@ -39,10 +39,12 @@ class Connection(asyncpg.Connection):
     Attributes:
         has_usual_defaults: whether a statement that is a transaction of its own is one as we need it.
         settings: statements that set what a transaction needs, each with a semicolon behind it.
+        access: what has to be said so that a transaction may write.
     """
 
     has_usual_defaults = False
     settings = ""
+    access = ""
 
     async def ask_defaults(self, url: str) -> None:
         """Find out what a new connection does by default."""
@@ -51,6 +53,9 @@ class Connection(asyncpg.Connection):
         async with in_transaction(self):
             rows = await self.fetch(_ASK, list(_ASKED))
         found = {row["name"]: row["reset_val"] for row in rows}
+        # a standby refuses the words themselves; what it says to a write is clearer
+        needs_no_word = rows[0]["only_reads"] or found["default_transaction_read_only"] == "off"
+        self.access = "" if needs_no_word else " READ WRITE"
         self.has_usual_defaults = are_usual(found)
         self.settings = settings_for(found, given)
 
@@ -75,7 +80,7 @@ def settings_for(found: Mapping[str, str], given: set[str]) -> str:
 
 def begin(connection: Connection) -> str:
     """Return the statements that begin a transaction, with a semicolon behind them."""
-    return f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {connection.settings}"
+    return f"BEGIN ISOLATION LEVEL READ COMMITTED{connection.access}; {connection.settings}"
 
 
 @asynccontextmanager

@@ -381,31 +381,16 @@ class Store:
         queue, until = await self.check_session(session)
         await self._row("SELECT @.release_due(@.instant($1), $2, 1000)", self._now, queue.id)
         await self.touch(queue.id)
-        # choose passes over rows that others have in hand; here that would change the order, so they are waited for
-        await self._rows(
-            "SELECT FROM @.messages m WHERE m.queue = $1 AND m.session = $2 AND m.session IS NOT NULL AND m.state = 0"
-            " ORDER BY m.sequence + 0 LIMIT $3 FOR UPDATE",
-            queue.id,
-            session.session_id,
-            limit,
-        )
-        row = await self._row(
-            "SELECT @.choose(@.instant($1), $2, $3, $4, $5, 0)",
-            self._now,
-            queue.id,
-            limit,
-            queue.settings.max_delivery_count,
-            session.session_id,
-        )
+        chosen = await self._choose(queue, session.session_id, limit)
         if delete:
             rows = await self._rows(
-                f"DELETE FROM @.messages m WHERE m.ctid = ANY ($1) RETURNING {COLUMNS}, m.delivery_count + 1", row[0]
+                f"DELETE FROM @.messages m WHERE m.ctid = ANY ($1) RETURNING {COLUMNS}, m.delivery_count + 1", chosen
             )
             return [stored.received(tuple(one)[:7], queue.name, State.READY, one[7]) for one in sorted(rows)]
         rows = await self._rows(
             "UPDATE @.messages m SET state = 2, due = $2, token = $3, delivery_count = m.delivery_count + 1"
             f" WHERE m.ctid = ANY ($1) RETURNING {COLUMNS}, m.delivery_count",
-            row[0],
+            chosen,
             until,
             token,
         )
@@ -420,6 +405,27 @@ class Store:
             )
             for one in sorted(rows)
         ]
+
+    async def _choose(self, queue: Queue, session_id: str, limit: int) -> list[object] | None:
+        """Return where the next messages of a session are; its holder alone receives them, in order."""
+        # choose passes over rows that others have in hand; here that would change the order, so they are waited for
+        await self._rows(
+            "SELECT FROM @.messages m WHERE m.queue = $1 AND m.session = $2 AND m.session IS NOT NULL AND m.state = 0"
+            " ORDER BY m.sequence + 0 LIMIT $3 FOR UPDATE",
+            queue.id,
+            session_id,
+            limit,
+        )
+        row = await self._row(
+            "SELECT @.choose(@.instant($1), $2, $3, $4, $5, 0)",
+            self._now,
+            queue.id,
+            limit,
+            queue.settings.max_delivery_count,
+            session_id,
+        )
+        found: list[object] | None = row[0]
+        return found
 
     async def renew_session(self, session: SessionLock) -> float:
         """Lengthen a session's lock and those of the messages received through it."""

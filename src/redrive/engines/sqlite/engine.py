@@ -82,6 +82,7 @@ class SqliteEngine:
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
         self._reader: sqlite3.Connection | None = None
         self._place: Place | None = None
+        self._was_open = False
         self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
         self._is_synced = True
         self._seen_version = -1
@@ -153,6 +154,7 @@ class SqliteEngine:
 
     def _detached(self) -> tuple[Store | None, sqlite3.Connection | None]:
         parts = self._store, self._reader
+        self._was_open = self._was_open or self._reader is not None
         self._store = self._reader = None
         return parts
 
@@ -389,7 +391,8 @@ class SqliteEngine:
 
     def _opened(self, part: T | None) -> T:
         if part is None:
-            raise UsageError(f"{self._path} is not open; use it inside: async with connect(...) as broker")
+            state = "closed; open it again" if self._was_open else "not open; use it inside"
+            raise UsageError(f"{self._path} is {state}: async with connect(...) as broker")
         return part
 
     def _after_group(self) -> None:

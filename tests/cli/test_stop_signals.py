@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+"""Signals that come before a process can count them, and after it needs to."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from redrive.cli.stop_signals import StopSignals
+from redrive.worker.signals import STOP_SIGNALS, holding_back
+from tests.patience import PATIENCE_S
+
+COUNTING = """
+import os, signal, sys
+from redrive.cli.stop_signals import StopSignals
+with StopSignals(is_waiting=True) as told:
+    print(told.count, flush=True)
+os.kill(os.getpid(), signal.SIGTERM)
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize("how", STOP_SIGNALS)
+def test_a_signal_before_the_first_line_is_counted_and_one_after_the_last_has_no_effect(how):
+    with holding_back(STOP_SIGNALS):
+        process = subprocess.Popen([sys.executable, "-c", COUNTING], stdout=subprocess.PIPE, text=True)
+    process.send_signal(how)  # long before Python runs the program
+    assert process.communicate(timeout=PATIENCE_S)[0] == "1\n"
+    assert process.returncode == 0
+
+
+def test_signals_wait_only_as_long_as_the_block():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with holding_back(STOP_SIGNALS):
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) >= set(STOP_SIGNALS)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+
+def test_a_second_signal_that_nobody_heeds_has_its_usual_effect():
+    with pytest.raises(KeyboardInterrupt), StopSignals() as told:  # noqa: PT012 - the second one is to raise
+        os.kill(os.getpid(), signal.SIGINT)
+        assert told.count == 1
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_signals_that_are_heeded_are_only_counted():
+    handler = signal.getsignal(signal.SIGINT)
+    with StopSignals() as told:
+        told.is_heeded = True
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert told.count == 3
+    assert signal.getsignal(signal.SIGINT) is handler
