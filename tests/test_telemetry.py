@@ -533,6 +533,29 @@ print(json.dumps({"events": [(event.name, dict(event.attributes)) for event in s
 """
 
 
+NUMBERED = """
+import json
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from redrive.recovery import OperationChanged
+from redrive.telemetry import report
+
+reader = InMemoryMetricReader()
+metrics.set_meter_provider(MeterProvider([reader]))
+for number in range(5):
+    report(OperationChanged(number, "recover", "running", "ana", ""))
+(resource,) = reader.get_metrics_data().resource_metrics
+points = [point for metric in resource.scope_metrics[0].metrics for point in metric.data.data_points]
+print(json.dumps([(dict(point.attributes), point.value) for point in points]))
+"""
+
+
+def test_a_number_makes_no_time_series_of_its_own():
+    """Operations are numbered without end; each with a series of its own would fill any store of metrics."""
+    assert run_python(NUMBERED) == [[{"event": "redrive.recovery.operation_changed"}, 5]]
+
+
 def test_opentelemetry_gets_span_events_and_metrics():
     told = run_python(WITH_THE_SDK)
     names = [name.removeprefix("redrive.retry.") for name, _ in told["events"]]

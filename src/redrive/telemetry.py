@@ -246,14 +246,14 @@ def _trace(event: Event) -> None:
     told = {name: _as_attribute(value) for name, value in event.fields().items() if value is not None}
     trace.get_current_span().add_event(event.name, {f"redrive.{name}": value for name, value in told.items()})
     counter, sleeps = _instruments(event.layer)
-    series = {name: told[name] for name in _SERIES if name in told}
+    series = {name: told[name] for name in _SERIES if isinstance(told.get(name), str)}
     counter.add(1, {"event": event.name, **series})
     if isinstance(event, AttemptFailed) and event.iteration_sleep is not None:
         sleeps.record(event.iteration_sleep, series)
 
 
 _SERIES = ("operation", "policy_type", "outcome", "breaker", "after")
-"""The fields that tell one time series from another; the others have too many values for that."""
+"""The fields that tell one time series from another; the others have too many values for that, and so have numbers."""
 
 
 @cache

@@ -26,7 +26,9 @@ def _failures(ok):
 def test_list_is_empty_at_first(ok):
     assert "ask for one: redrive recover" in ok("operations", "list")
     assert ok("operations", "list", "--open") == "no operations are under way\n"
-    assert ok("operations", "trail", "--subject", "operation:1") == "nobody has done anything yet\n"
+    assert ok("operations", "trail", "--subject", "operation:1") == "nothing was done about operation:1\n"
+    assert ok("operations", "trail", "--before", 1) == "nothing was done before entry 1\n"
+    assert ok("operations", "list", "--before", 1) == "no operations before 1\n"
 
 
 def test_list_shows_the_newest_first(run, ok, read):

@@ -95,3 +95,10 @@ def test_no_command_but_declare_makes_a_database(run, tmp_path):
             ran = run(*first, "--store", url)
             assert (ran.exit_code, "there is no store mistyped.db" in ran.stderr) == (1, True), name
     assert not (tmp_path / "mistyped.db").exists()
+
+
+def test_a_variable_that_is_empty_does_not_mean_another_database(refused, ok):
+    ok("queues", "declare", "error")
+    assert "url='': must be sqlite:///" in refused("queues", "--url", "", status=2)
+    assert "url='': must be sqlite:///" in refused("failed", "list", "--url", "", status=2)
+    assert "store='': must be sqlite:///" in refused("failed", "list", "--store", "", status=2)

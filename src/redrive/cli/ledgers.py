@@ -201,7 +201,8 @@ def with_recovery(
 
 def store_of(context: typer.Context) -> str | None:
     """Return the store that was given, to the command or in the environment; None: where the queues are."""
-    return context.params.get("store") or os.environ.get(STORE) or None
+    stated: str | None = context.params.get("store")
+    return stated if stated is not None else os.environ.get(STORE) or None
 
 
 def settings_of(context: typer.Context) -> ServiceSettings:
@@ -233,7 +234,7 @@ def _check_there(context: typer.Context, *, may_create: bool) -> None:
             ExitStatus.ERROR,
         )
     store = store_of(context)
-    if store and not may_create and (missing := missing_file(store)):
+    if store is not None and not may_create and (missing := missing_file(store)):
         where = connection_url.shown(store) if connection_url.shown(store) == store else "URL"
         raise screen.refusal(
             f"there is no store {one_line(missing)}; "

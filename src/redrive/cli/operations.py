@@ -42,7 +42,7 @@ def complete_operation(context: typer.Context) -> list[tuple[str, str]]:
     """Return the operations there are, for a shell; nothing if that cannot be found out quickly."""
     url, store = url_of(context), store_of(context)
     try:
-        return [] if missing_file(url) or (store and missing_file(store)) else asyncio.run(_numbers(url, store))
+        return [] if missing_file(url) or missing_file(store or url) else asyncio.run(_numbers(url, store))
     except RedriveError:
         return []
 
@@ -102,7 +102,8 @@ def list_operations(
     elif found:
         screen.print_table(telling.operations_table(found))
     else:
-        screen.say("no operations are under way" if is_open else "no operations yet; ask for one: redrive recover")
+        none = "no operations are under way" if is_open else "no operations yet; ask for one: redrive recover"
+        screen.say(none if before is None else f"no operations before {before}")
     if len(found) == limit:
         screen.hint(f"there may be more: --before {found[-1].number}")
     _warn(is_waiting=is_waiting)
@@ -303,7 +304,8 @@ def trail(
         for line in telling.trail_lines(entries):
             screen.out().print(line, soft_wrap=True)
     else:
-        screen.say("nobody has done anything yet")
+        about = "" if subject is None else f" about {subject}"
+        screen.say(f"nothing was done{about}" + ("" if before is None else f" before entry {before}"))
     if len(entries) == limit:
         screen.hint(f"there may be more: --before {entries[-1].number}")
 

@@ -44,7 +44,7 @@ def url_of(context: typer.Context) -> str:
     """Return the URL that was given: to the command, to the one around it, in the environment, or the default."""
     here: typer.Context | None = context
     while here is not None:
-        if here.params.get("url"):
+        if here.params.get("url") is not None:  # an empty one, of a variable that is not set, is refused
             return str(here.params["url"])
         here = here.parent  # type: ignore[assignment]  # typer's contexts have typer's contexts around them
     return os.environ.get(VARIABLE) or DEFAULT_URL
