@@ -16,8 +16,8 @@ RATES = [0.2, 0.5, 1, 1.5, 3, 7, 25, 40]
 
 def exceeded(sent):
     """Return the first moment at which more was sent in the second up to it than its rate allows, if there is one."""
-    for moment, rate, _ in sent:
-        seen = sum(many for at, _, many in sent if moment - window(rate) + 1e-6 < at <= moment)
+    for place, (moment, rate, _) in enumerate(sent):  # what leaves in the same instant, but after it, is not before it
+        seen = sum(many for at, _, many in sent[: place + 1] if moment - window(rate) + 1e-6 < at)
         if seen > max(1, int(rate)):
             return moment, rate, seen
     return None
