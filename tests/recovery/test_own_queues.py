@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Nothing that is recovery's own may leave sight: confirmations, staged copies, error queues, their dead letters."""
 
+import asyncio
+
 import pytest
 
 from redrive.broker import Message
 from redrive.errors import EngineUnavailable
-from redrive.recovery import Status
+from redrive.recovery import RecoveryFault, Status
 from redrive.recovery.own_queues import PAGE_BYTES
 from redrive.recovery.states import OperationEvent
 from redrive.worker.confirming import CONFIRMATIONS, confirmation_of
@@ -173,6 +175,32 @@ async def test_a_message_that_kills_its_reader_is_set_aside_alone(site, max_deli
 def kill(process, arrivals):
     if any(arrival.message.id == "m-4" for arrival in arrivals):
         process.is_dead = True
+
+
+@pytest.mark.before_databases
+@pytest.mark.parametrize("error", [MemoryError, RecursionError, ValueError])
+async def test_a_message_that_cannot_be_read_by_anybody_stops_no_service(site, error):
+    """D6: whatever goes wrong with it, the same process goes on with the others, and sets it aside."""
+    process = await site.open()
+    made = [site.failed_message(id=f"m-{number}") for number in range(10)]
+    await process.broker.send_many("error", made)
+
+    def break_off(arrivals):
+        if any(arrival.message.id == "m-4" for arrival in arrivals):
+            raise error("too much")
+
+    for nth in range(1, 60):
+        process.at("ledger.record", break_off, nth=nth)
+    running = asyncio.create_task(process.recovery.run())
+
+    async def is_aside():
+        return bool(await process.recovery.aside())
+
+    await site.until(is_aside, every=5.0)
+    process.recovery.stop()
+    await site.play(running)
+    assert {each.message_id for each in await process.recovery.failed()} == {each.id for each in made} - {"m-4"}
+    assert [each.doing for each in process.events if isinstance(each, RecoveryFault)].count("reading error") >= 3
 
 
 async def test_dead_letters_of_an_error_queue_are_read(process):

@@ -8,10 +8,10 @@
 ============================  =====================================================================================
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 from redrive.broker.engine import Complete, Effect, Send
 from redrive.broker.message import Message, Received
@@ -39,24 +39,16 @@ def destination_of(staged: Staged, batch: Batch, redirects: Mapping[str, str]) -
     return batch.plan.redirect or redirects.get(staged.queue, staged.queue)
 
 
-def staged_copy(
-    staged: Staged, batch: Batch, to: str, key: bytes, load: Callable[[str], Callable[..., Any]] | None = None
-) -> Message:
+def staged_copy(staged: Staged, batch: Batch, to: str, key: bytes) -> Message:
     """Return the copy for the staging queue.
 
     Args:
-        staged: the failed message.
+        staged: the failed message, changed as its operation asks.
         batch: the batch that it is sent with.
         to: the queue that it goes to.
         key: the ledger's key, which seals its tag.
-        load: finds a function by its name.
-
-    Raises:
-        TransformFailed: the message cannot be changed as it was asked.
     """
     message = staged.message
-    if batch.plan.transform is not None:
-        message = batch.plan.transform.apply(message, load)
     edited = edited_id(staged.id, batch.operation) if batch.plan.is_edit else None
     # without a time to live: what expires while staged would count as sent
     copy = message.relabelled({**message.headers, STAGING: batch.staging_id, DESTINATION: to}, edited)

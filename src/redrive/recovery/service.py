@@ -231,8 +231,10 @@ class Service:
                 failures = 0
             except QueueNotFound:
                 await pause(self._clock, 1.0)
-            except Unavailable as error:
-                failures += 1
+            except Exception as error:
+                if isinstance(error, RedriveError) and not isinstance(error, Unavailable):
+                    raise  # it does not work this way, whenever it is tried
+                failures += 1  # a store that is away, or a page that is too much: it comes again, one by one
                 await self._recover_from(doing, error, failures)
 
     async def _recover_from(self, doing: str, error: Exception, failures: int) -> None:

@@ -47,7 +47,6 @@ class Stager:
     ) -> None:
         self._lease = lease
         self._batch = batch
-        self._as_they_are = replace(batch, plan=replace(batch.plan, transform=None))
         self._engine = tools.broker.engine
         self._clock = tools.broker.clock
         self._ledger = tools.ledger
@@ -98,7 +97,7 @@ class Stager:
                 refused[each.failure] = str(error)
                 continue
             to = destination_of(each, self._batch, redirects)
-            copies[each.failure] = staged_copy(replace(each, message=message), self._as_they_are, to, self._key)
+            copies[each.failure] = staged_copy(replace(each, message=message), self._batch, to, self._key)
             room -= len(message.body)
             if room < 0:  # what is changed may grow
                 refused |= await self._put(copies)
