@@ -81,9 +81,9 @@ def failed(number):
 async def requested(url, messages):
     """Let messages fail, read them, and ask for all to be recovered; return the operation's number."""
     async with redrive.connect(url) as broker:
-        await broker.declare("error")
+        await broker.declare("error", lock_duration=2.0)  # what a dead process had is soon another's
         for queue in (NEXT, *DESTINATIONS):
-            await broker.declare(queue, lock_duration=2.0, max_delivery_count=2_000)  # what a dead process had
+            await broker.declare(queue, lock_duration=2.0, max_delivery_count=2_000)
         await broker.declare(CONFIRMATIONS, lock_duration=1.0)  # what a killed service held is read soon
         for first in range(0, messages, 500):
             await broker.send_many("error", [failed(number) for number in range(first, min(first + 500, messages))])
