@@ -203,6 +203,24 @@ async def test_a_message_that_cannot_be_read_by_anybody_stops_no_service(site, e
     assert [each.doing for each in process.events if isinstance(each, RecoveryFault)].count("reading error") >= 3
 
 
+@pytest.mark.before_databases
+async def test_readers_that_die_for_reasons_of_their_own_set_nobody_aside(site):
+    """D6: a message that was only there when they died is moved to where it is read alone, and recorded."""
+    process = await site.open()
+    made = [site.failed_message(id=f"m-{number}") for number in range(10)]
+    await process.broker.send_many("error", made)
+    for _ in range(7):
+        process.dies("engine.lock_next", when="after")
+        with pytest.raises(Crash):
+            await process.recovery.ingest()
+        await site.crash()
+        process = await site.open()
+        site.clock.advance(100)
+    await site.until(lambda: is_read(process))
+    assert {each.message_id for each in await process.recovery.failed()} == {each.id for each in made}
+    assert await process.recovery.aside() == []
+
+
 async def test_dead_letters_of_an_error_queue_are_read(process):
     """D6: and go where they failed, not into the error queue."""
     await process.broker.send_many("error", [process.site.failed_message(id=f"m-{number}") for number in range(3)])

@@ -177,6 +177,8 @@ async def everything_read(url, number, expected):
             left = {each.name: each.ready + each.locked + each.dead for each in queues}
             if not operation.progress.waiting and len(failed) >= expected and not sum(left.values()):
                 break
+            aside = await recovery.aside(limit=1_000)
+            assert not aside, (len(aside), aside[0].received.delivery_count, aside[0].reason)
             assert time.monotonic() < ends_at, (operation, len(failed), left)
             await asyncio.sleep(0.1)
         bodies = {each.message_id: (await recovery.show(each.id)).message.body for each in failed[:100]}

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeAlias
 
-from redrive.broker import Abandon, Complete, Effect, Message, Send, dead_letter_queue
+from redrive.broker import Abandon, Complete, DeadLetter, Effect, Message, Send, dead_letter_queue
 from redrive.broker.lifecycle import source_queue
 from redrive.broker.message import Received
 from redrive.errors import LockLost, QueueNotFound, RedriveError
@@ -42,7 +42,13 @@ Classifier: TypeAlias = Callable[[Failure, Message], str | None]
 
 _PAGE = 100
 _MOST_DEATHS = 4
-"""How many readers a message may cost before it is set aside."""
+"""How many readers a message may cost that is read alone, before it is set aside."""
+
+_MOST_DEATHS_AMONG_OTHERS = 20
+"""The same where others are read with it, any of which may have been the cause."""
+
+_READ_ALONE = "ReadersStopped"
+"""Why a message of an error queue is among its dead letters: there it is read alone."""
 
 _DEADLY = "whoever read it stopped in the middle, {times} times; look at it before you import it again"
 
@@ -84,8 +90,10 @@ class Ingester:
 
     async def take(self, queue: str) -> int:
         """Read one page of failures from a queue; return how many messages there were."""
-        is_deadly = queue != source_queue(queue) and source_queue(queue) in self._error_queues
-        page = await self._engine.lock_next(queue, 1 if is_deadly else _PAGE, max_bytes=PAGE_BYTES)
+        limit = 1 if self._is_apart(queue) else _PAGE
+        found = await self._engine.lock_next(queue, limit, max_bytes=PAGE_BYTES)
+        page = await self._put_apart(found)
+        moved = len(found) - len(page)
         suspects = [each for each in page if each.delivery_count > 1]
         if suspects and len(page) > 1:
             await self._give_back(suspects)
@@ -99,7 +107,21 @@ class Ingester:
                 await self._give_back(page)
                 raise
             await self._complete(page, events)
-        return len(page)
+        return moved + len(page)
+
+    def _is_apart(self, queue: str) -> bool:
+        """Say whether these are the dead letters of an error queue, each of which is read alone."""
+        return queue != source_queue(queue) and source_queue(queue) in self._error_queues
+
+    async def _put_apart(self, page: Sequence[Received]) -> Sequence[Received]:
+        """Move what has cost several readers to the dead letters, where it is read alone: it may not be the cause."""
+        apart = [each for each in page if each.queue in self._error_queues and each.delivery_count > _MOST_DEATHS]
+        if apart:
+            with suppress(LockLost):  # it took too long: they come again
+                await self._engine.apply(
+                    [DeadLetter(each.lock, _READ_ALONE) for each in apart if each.lock is not None]
+                )
+        return [each for each in page if each not in apart]
 
     async def record(self, page: Sequence[Received], *, queue: str | None = None) -> list[Event]:
         """Record failures; return what there is to tell. What cannot be read is set aside.
@@ -127,7 +149,7 @@ class Ingester:
         return [*failed, *strange]  # also those that are known: the process that recorded them may have told nobody
 
     def _arrival(self, received: Received, queue: str | None, sealed_with: bytes) -> Arrival:
-        if received.delivery_count > _MOST_DEATHS:
+        if received.delivery_count > (_MOST_DEATHS if self._is_apart(received.queue) else _MOST_DEATHS_AMONG_OTHERS):
             raise Unreadable(_DEADLY.format(times=received.delivery_count - 1))
         failure = read_failure(self._undead(received), queue=queue)
         message, digest = clean(received.message), digest_of(received.body)
