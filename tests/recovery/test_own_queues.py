@@ -158,7 +158,7 @@ async def test_a_message_that_kills_its_reader_is_set_aside_alone(site, max_deli
             await site.until(lambda process=process: is_read(process))
         except Crash:
             deaths += 1
-            assert deaths < 30, "it is never set aside"
+            assert deaths <= 9, "it costs more readers than four among others, and four alone"
             await site.crash()
             process = await site.open()
             site.clock.advance(100)
