@@ -20,6 +20,7 @@ RATES = {"batch-send", "batch-receive", "callers-64", "lone-send", "lone-receive
 SCENARIOS = {"sqlite": RATES | {"worker", "latency", "memory", "depth"}}
 SCENARIOS["postgres"] = SCENARIOS["sqlite"] | {"scaling", "churn", "churn-held"}
 engines = pytest.mark.parametrize("engine", PEERS)
+on_engines = pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.torture)])
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def bench(*arguments):
     return ran.stdout
 
 
-@engines
+@on_engines
 def test_it_runs_is_written_down_and_leaves_nothing_behind(engine, folder, tmp_path):
     figures, page = tmp_path / "figures.json", tmp_path / "page.md"
     page.write_text("before\n<!-- bench:begin -->\nstale\n<!-- bench:end -->\nafter\n", encoding="utf-8")

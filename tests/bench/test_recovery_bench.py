@@ -12,7 +12,7 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "bench" / "recovery.py"
 RAW = {"raw loop, 1,000 at a time", "raw loop, 100 at a time"}
-engines = pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+engines = pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.torture)])
 
 
 @pytest.fixture

@@ -6,15 +6,25 @@ import pytest
 from redrive.recovery.transformer import Transformer
 from tests.recovery.sites import CHANGING, SITES
 
+ON_A_SERVER = ("one-schema", "apart")
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave to ``make torture`` what takes long and is shown already on another site."""
+    """Leave to ``make torture`` what takes long and is shown already on another site.
+
+    A test with further parameters is run with all of them in one file, and with the first of them on a server.
+    """
+    seen = set()
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
         is_apart = "[apart" in item.name and ("between_databases" not in marks or "large" in marks)
         is_schema = "[one-schema" in item.name and not marks.isdisjoint({"before_databases", "large"})
-        if is_apart or is_schema:
+        site = next((name for name in ON_A_SERVER if f"[{name}-" in item.name), None)
+        is_repeated = (item.path, item.originalname, site) in seen
+        if site is not None:
+            seen.add((item.path, item.originalname, site))
+        if is_apart or is_schema or is_repeated:
             item.add_marker(pytest.mark.torture)
 
 

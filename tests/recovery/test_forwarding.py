@@ -254,7 +254,7 @@ async def test_everybody_sees_who_serves(site):
     await site.until(one.recovery.services)
     (seen,) = await two.recovery.services()
     assert (seen.session, bool(seen.host)) == (one.recovery.session, True)
-    await site.play(site.clock.sleep_async(1_000))
+    await site.play(site.clock.sleep_async(130))  # twice as long as one is taken for alive
     assert await two.recovery.services() == [seen]
     await stopped(one, running)
     assert await two.recovery.services() == []

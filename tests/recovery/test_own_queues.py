@@ -178,7 +178,10 @@ def kill(process, arrivals):
 
 
 @pytest.mark.before_databases
-@pytest.mark.parametrize("error", [MemoryError, RecursionError, ValueError])
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError, *(pytest.param(each, marks=pytest.mark.torture) for each in (RecursionError, ValueError))],
+)
 async def test_a_message_that_cannot_be_read_by_anybody_stops_no_service(site, error):
     """D6: whatever goes wrong with it, the same process goes on with the others, and sets it aside."""
     process = await site.open()

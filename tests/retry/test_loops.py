@@ -89,7 +89,7 @@ def as_async_block(retrying, script):
 
 def run(coroutine):
     """Run to the end in a copy of this context, without the time that a new event loop takes each time."""
-    return RUNNER.run(coroutine, context=contextvars.copy_context())
+    return RUNNERS[-1].run(coroutine, context=contextvars.copy_context())
 
 
 def drive(coroutine):
@@ -101,13 +101,16 @@ def drive(coroutine):
     raise AssertionError("it waited for something")
 
 
-RUNNER = asyncio.Runner()
+RUNNERS = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def close_the_runner():
-    yield
-    RUNNER.close()
+def runner():
+    """Have one while tests of this module run; a process may leave the module and come back to it."""
+    with asyncio.Runner() as made:
+        RUNNERS.append(made)
+        yield
+        RUNNERS.remove(made)
 
 
 FUNCTIONS = [called, decorated, called_async, decorated_async]

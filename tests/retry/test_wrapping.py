@@ -606,7 +606,7 @@ def test_nothing_is_left_for_the_cycle_collector(settings):
         gc.collect()
         gc.disable()
         try:
-            for _ in range(100):
+            for _ in range(20):
                 call()
             assert gc.collect() == 0, name
         finally:

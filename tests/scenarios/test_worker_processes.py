@@ -138,7 +138,7 @@ def wait_until(holds, limit_s=PATIENCE_S):
 @pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(2, id="short"),
+        pytest.param(1, id="short"),
         pytest.param(50, id="long", marks=[pytest.mark.torture, pytest.mark.timeout(900)]),
     ],
 )

@@ -178,7 +178,9 @@ async def test_a_lock_can_be_renewed_again_after_a_cut(engine, proxy, witness, h
     await cut_everywhere(proxy, how, attempt)
 
 
-@each_cut
+@pytest.mark.parametrize(
+    "how", [LOST, *(pytest.param(each, marks=pytest.mark.torture) for each in (UNANSWERED, ABANDONED))]
+)
 async def test_an_open_that_is_cut_off_says_so_and_can_be_repeated(proxy, breakable_url, how):
     async def attempt(name):
         schema = name.replace(" ", "_")
