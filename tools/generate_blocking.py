@@ -23,12 +23,13 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack
 
 from redrive import duration
-from redrive.broker.broker import Broker, Payload, Settings
+from redrive.broker.broker import Broker, Payload, QueueOptions
 from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery
-from redrive.broker.engine import Capabilities, Effect, Outcome, QueueInfo, SessionLock
+from redrive.broker.effects import Effect, EffectResult, SessionLock
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
+from redrive.broker.port import Capabilities, QueueInfo
 from redrive.broker.portal import Portal
 from redrive.broker.session import Session
 from redrive.errors import UsageError

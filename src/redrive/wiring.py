@@ -77,7 +77,7 @@ def open_recovery(
         settings: how the work is done.
         on_event: gets every event, beside logging and OpenTelemetry.
     """
-    from redrive.engines.ledger.ledger import SqlLedger
+    from redrive.engines.sql.recovery.ledger import SqlLedger
 
     if isinstance(broker, BlockingBroker):
         raise UsageError("open_recovery needs the broker of connect(...), inside async with; it has no blocking form")

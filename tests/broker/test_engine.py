@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Settings and names are checked before any engine sees them, and say what they may be."""
+"""QueueOptions and names are checked before any engine sees them, and say what they may be."""
 
 import math
 from dataclasses import asdict, fields
@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from redrive.broker import Capabilities, QueueSettings
-from redrive.broker.engine import check_queue_name
+from redrive.broker.rules import check_queue_name
 from redrive.errors import InvalidSetting
 
 WRONG = {

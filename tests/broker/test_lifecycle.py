@@ -5,12 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.broker.lifecycle import (
-    LOCKED_STATES,
-    TRANSITIONS,
-    End,
-    Event,
-    State,
+from redrive.broker.lifecycle import LOCKED_STATES, TRANSITIONS, End, MessageEvent, State
+from redrive.broker.rules import (
     dead_letter_queue,
     expires_at,
     has_had_its_deliveries,
@@ -19,7 +15,13 @@ from redrive.broker.lifecycle import (
 )
 
 SENT_AS = {State.READY, State.SCHEDULED}
-SETTLEMENTS = {Event.COMPLETE, Event.ABANDON, Event.POSTPONE, Event.DEFER, Event.DEAD_LETTER}
+SETTLEMENTS = {
+    MessageEvent.COMPLETE,
+    MessageEvent.ABANDON,
+    MessageEvent.POSTPONE,
+    MessageEvent.DEFER,
+    MessageEvent.DEAD_LETTER,
+}
 seconds = st.floats(0, 1e9)
 
 
@@ -51,23 +53,25 @@ def test_from_every_state_a_message_can_be_gone_and_can_be_dead():
 
 
 def test_every_event_has_its_place():
-    assert {event for _, event in TRANSITIONS} == set(Event)
+    assert {event for _, event in TRANSITIONS} == set(MessageEvent)
 
 
 def test_a_locked_message_can_be_settled_in_every_way_and_no_other_can():
     assert {state for state, event in TRANSITIONS if event in SETTLEMENTS} == set(LOCKED_STATES)
     for state in LOCKED_STATES:
-        assert {event for before, event in TRANSITIONS if before is state} >= {*SETTLEMENTS, Event.LOSE_LOCK}
+        assert {event for before, event in TRANSITIONS if before is state} >= {*SETTLEMENTS, MessageEvent.LOSE_LOCK}
 
 
 def test_a_locked_or_scheduled_message_does_not_expire():
-    expiring = {state for state, event in TRANSITIONS if event in {Event.EXPIRE, Event.EXPIRE_TO_DEAD_LETTER}}
+    expiring = {
+        state for state, event in TRANSITIONS if event in {MessageEvent.EXPIRE, MessageEvent.EXPIRE_TO_DEAD_LETTER}
+    }
     assert expiring == {State.READY, State.DEFERRED}
 
 
 def test_a_deferred_message_that_is_given_back_stays_deferred():
-    assert TRANSITIONS[State.DEFERRED_LOCKED, Event.ABANDON] is State.DEFERRED
-    assert TRANSITIONS[State.DEFERRED_LOCKED, Event.LOSE_LOCK] is State.DEFERRED
+    assert TRANSITIONS[State.DEFERRED_LOCKED, MessageEvent.ABANDON] is State.DEFERRED
+    assert TRANSITIONS[State.DEFERRED_LOCKED, MessageEvent.LOSE_LOCK] is State.DEFERRED
 
 
 def test_the_numbers_of_the_states_never_change():

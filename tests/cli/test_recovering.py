@@ -13,7 +13,7 @@ import pytest
 from redrive import connect_blocking
 from redrive.broker import Message
 from redrive.clock import system_clock, utc
-from redrive.worker.confirming import confirmation_of
+from redrive.worker.confirmation import confirmation_of
 from tests.patience import PATIENCE_S
 
 URL = "sqlite:///redrive.db"

@@ -4,16 +4,8 @@
 from dataclasses import dataclass, field
 
 from redrive.broker import QueueSettings, State, dead_letter_queue
-from redrive.broker.lifecycle import (
-    LOCKED_STATES,
-    MAX_DELIVERY_COUNT_EXCEEDED,
-    TRANSITIONS,
-    TTL_EXPIRED,
-    End,
-    Event,
-    expires_at,
-    has_had_its_deliveries,
-)
+from redrive.broker.lifecycle import LOCKED_STATES, TRANSITIONS, End, MessageEvent
+from redrive.broker.rules import MAX_DELIVERY_COUNT_EXCEEDED, TTL_EXPIRED, expires_at, has_had_its_deliveries
 
 
 @dataclass
@@ -42,7 +34,7 @@ class Model:
     queues: dict[str, QueueSettings]
     entries: dict[int, Entry] = field(default_factory=dict)
 
-    def happen(self, entry: Entry, event: Event, reason: str = "") -> None:
+    def happen(self, entry: Entry, event: MessageEvent, reason: str = "") -> None:
         """Let something happen to a message, as the table says."""
         after = TRANSITIONS[entry.state, event]
         entry.due = None
@@ -60,14 +52,14 @@ class Model:
         """Let everything happen whose time has come."""
         for entry in list(self.entries.values()):
             if entry.due is not None and entry.due <= now:
-                event = Event.COME_DUE if entry.state is State.SCHEDULED else Event.LOSE_LOCK
-                if event is Event.LOSE_LOCK and self.is_spent(entry):
-                    self.happen(entry, Event.EXCEED_DELIVERIES, MAX_DELIVERY_COUNT_EXCEEDED)
+                event = MessageEvent.COME_DUE if entry.state is State.SCHEDULED else MessageEvent.LOSE_LOCK
+                if event is MessageEvent.LOSE_LOCK and self.is_spent(entry):
+                    self.happen(entry, MessageEvent.EXCEED_DELIVERIES, MAX_DELIVERY_COUNT_EXCEEDED)
                 else:
                     self.happen(entry, event)
-            if entry.expires is not None and entry.expires <= now and (entry.state, Event.EXPIRE) in TRANSITIONS:
+            if entry.expires is not None and entry.expires <= now and (entry.state, MessageEvent.EXPIRE) in TRANSITIONS:
                 is_kept = self.queues[entry.queue].dead_letter_on_expiration
-                self.happen(entry, Event.EXPIRE_TO_DEAD_LETTER if is_kept else Event.EXPIRE, TTL_EXPIRED)
+                self.happen(entry, MessageEvent.EXPIRE_TO_DEAD_LETTER if is_kept else MessageEvent.EXPIRE, TTL_EXPIRED)
 
     def is_spent(self, entry: Entry) -> bool:
         return has_had_its_deliveries(entry.count, self.queues[entry.queue].max_delivery_count)
@@ -84,13 +76,13 @@ class Model:
         for entry in sorted(self.entries.values(), key=lambda entry: entry.sequence):
             if entry.queue == queue and entry.state is State.READY and len(found) < limit:
                 if self.is_spent(entry):
-                    self.happen(entry, Event.EXCEED_DELIVERIES, MAX_DELIVERY_COUNT_EXCEEDED)
+                    self.happen(entry, MessageEvent.EXCEED_DELIVERIES, MAX_DELIVERY_COUNT_EXCEEDED)
                 else:
                     found.append(entry)
         return found
 
     def lock(self, entry: Entry, token: object, now: float) -> None:
-        self.happen(entry, Event.LOCK)
+        self.happen(entry, MessageEvent.LOCK)
         entry.due, entry.token, entry.count = now + self.queues[entry.queue].lock_duration, token, entry.count + 1
 
     def held(self, sequence: int, queue: str, token: object) -> Entry | None:
@@ -102,12 +94,12 @@ class Model:
     def give_back(self, entry: Entry, delay: float, now: float, *, is_reset: bool) -> None:
         entry.count = 0 if is_reset else entry.count
         if self.is_spent(entry):
-            self.happen(entry, Event.EXCEED_DELIVERIES, MAX_DELIVERY_COUNT_EXCEEDED)
+            self.happen(entry, MessageEvent.EXCEED_DELIVERIES, MAX_DELIVERY_COUNT_EXCEEDED)
         elif delay:
-            self.happen(entry, Event.POSTPONE)
+            self.happen(entry, MessageEvent.POSTPONE)
             entry.due = now + delay
         else:
-            self.happen(entry, Event.ABANDON)
+            self.happen(entry, MessageEvent.ABANDON)
 
     def visible(self, queue: str) -> list[tuple]:
         here = [entry for entry in self.entries.values() if entry.queue == queue]

@@ -28,7 +28,8 @@ from redrive.broker import (
     State,
     dead_letter_queue,
 )
-from redrive.broker.lifecycle import LOCKED_STATES, MAX_DELIVERY_COUNT_EXCEEDED, Event
+from redrive.broker.lifecycle import LOCKED_STATES, MessageEvent
+from redrive.broker.rules import MAX_DELIVERY_COUNT_EXCEEDED
 from redrive.clock import utc
 from redrive.errors import LockLost, MessageNotFound
 from redrive.testing import ManualClock
@@ -127,7 +128,7 @@ class Lives(RuleBasedStateMachine):
         found = self.run(self.engine.lock_next(queue, limit, delete=True))
         assert [(one.sequence, one.body) for one in found] == [(entry.sequence, entry.body) for entry in expected]
         for entry in expected:
-            self.model.happen(entry, Event.TAKE)
+            self.model.happen(entry, MessageEvent.TAKE)
             self.ended.add(entry.sequence)
 
     @precondition(lambda self: self.has(State.DEFERRED, State.DEFERRED_LOCKED))
@@ -152,7 +153,7 @@ class Lives(RuleBasedStateMachine):
         with pytest.raises(MessageNotFound):
             self.run(self.engine.lock_deferred(queue, wanted))
         for entry in {entry.sequence: entry for entry in spent}.values():
-            self.model.happen(entry, Event.EXCEED_DELIVERIES, MAX_DELIVERY_COUNT_EXCEEDED)
+            self.model.happen(entry, MessageEvent.EXCEED_DELIVERIES, MAX_DELIVERY_COUNT_EXCEEDED)
 
     def is_aside(self, entry, queue):
         return (entry.queue, entry.state) == (queue, State.DEFERRED)
@@ -186,7 +187,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.has(*LOCKED_STATES))
     @rule(data=st.data())
     def defer(self, data):
-        self.settle(data, Defer, lambda entry: self.model.happen(entry, Event.DEFER))
+        self.settle(data, Defer, lambda entry: self.model.happen(entry, MessageEvent.DEFER))
 
     @precondition(lambda self: self.locks)
     @rule(data=st.data(), what=st.sampled_from(["complete", "dead-letter", "renew"]))
@@ -195,13 +196,13 @@ class Lives(RuleBasedStateMachine):
             self.settle(data, Complete, self.complete)
         elif what == "dead-letter":
             dead = partial(DeadLetter, reason="broken")
-            self.settle(data, dead, lambda entry: self.model.happen(entry, Event.DEAD_LETTER, "broken"))
+            self.settle(data, dead, lambda entry: self.model.happen(entry, MessageEvent.DEAD_LETTER, "broken"))
         else:
             self.renew(data)
 
     def complete(self, entry):
         self.ended.add(entry.sequence)
-        self.model.happen(entry, Event.COMPLETE)
+        self.model.happen(entry, MessageEvent.COMPLETE)
 
     def renew(self, data):
         self.model.catch_up(self.now)
@@ -235,7 +236,7 @@ class Lives(RuleBasedStateMachine):
         entry = self.model.entries.get(number)
         if entry is not None and entry.queue == queue and entry.state is State.SCHEDULED:
             assert self.apply(Cancel(queue, number)) == [None]
-            self.model.happen(entry, Event.CANCEL)
+            self.model.happen(entry, MessageEvent.CANCEL)
         else:
             with pytest.raises(MessageNotFound):
                 self.apply(Cancel(queue, number))
@@ -283,7 +284,7 @@ class Lives(RuleBasedStateMachine):
             pass
 
     def seen(self, one):
-        dead = one.dead_letter and (one.dead_letter.reason, one.dead_letter.source)
+        dead = one.dead_letter_info and (one.dead_letter_info.reason, one.dead_letter_info.source)
         expires = one.expires_at and one.expires_at.timestamp()
         return (one.sequence, one.body, one.state, one.delivery_count, dead, expires)
 

@@ -14,7 +14,7 @@ from tests.crash.harness import CHANGING, World
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr("redrive.recovery.plan.LARGEST_BATCH", 6)
+    monkeypatch.setattr("redrive.recovery.operation.LARGEST_BATCH", 6)
 
 
 @pytest.fixture(autouse=True)

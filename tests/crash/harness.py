@@ -19,7 +19,7 @@ from itertools import count
 
 from redrive.broker import Broker, Complete, Message, QueueSettings, Received, Send, State
 from redrive.clock import pause, utc
-from redrive.engines.ledger.ledger import SqlLedger
+from redrive.engines.sql.recovery.ledger import SqlLedger
 from redrive.errors import EngineUnavailable, InvalidSetting, LeaseLost, LockLost, OperationConflict
 from redrive.recovery import (
     LaneSettings,
@@ -30,11 +30,11 @@ from redrive.recovery import (
     Status,
     TransformSettings,
 )
-from redrive.recovery.copies import STAGING_QUEUE
+from redrive.recovery.failure_formats import clean, read_failure
 from redrive.recovery.identity import failure_id
+from redrive.recovery.staged_copy import STAGING_QUEUE
 from redrive.recovery.states import ENDED, SENT
-from redrive.recovery.vocabulary import clean, read_failure
-from redrive.worker.confirming import RECOVERY_TAG, confirmation_of, digest_of
+from redrive.worker.confirmation import RECOVERY_TAG, confirmation_of, digest_of
 from tests.clocks import SharedClock
 
 DESTINATIONS = ("a", "b")

@@ -58,7 +58,7 @@ def test_a_reason_comes_back_even_with_half_of_a_surrogate_pair(reason, descript
     told = stored.dead_letter_json(reason, description + "\ud800", "orders")
     told.encode()
     row = (1, 0.0, None, "id", None, told, b"")
-    assert stored.received(row, "orders/$dead", State.READY, 0).dead_letter == DeadLetterInfo(
+    assert stored.received(row, "orders/$dead", State.READY, 0).dead_letter_info == DeadLetterInfo(
         reason, description + "\ud800", "orders"
     )
 

@@ -15,13 +15,13 @@ from itertools import count
 
 from redrive.broker import Broker, Complete, Message
 from redrive.clock import utc
-from redrive.engines.ledger.ledger import SqlLedger
-from redrive.engines.ledger.script import Sql
+from redrive.engines.sql.recovery.ledger import SqlLedger
+from redrive.engines.sql.script import Sql
 from redrive.engines.sqlite import SqliteEngine
 from redrive.errors import RedriveError
 from redrive.recovery import LaneSettings, OperationState, Recovery, ServiceSettings
 from redrive.worker import Recoverability, Worker
-from redrive.worker.confirming import confirmation_of
+from redrive.worker.confirmation import confirmation_of
 from tests.clocks import SharedClock
 from tests.conformance.homes import PostgresHome, SqliteHome
 

@@ -7,7 +7,7 @@ from redrive.broker import Message
 from redrive.clock import utc
 from redrive.errors import RedriveError, UsageError
 from redrive.recovery import Filter, Status, Transform
-from redrive.worker.confirming import CONFIRMATIONS, confirmation_of
+from redrive.worker.confirmation import CONFIRMATIONS, confirmation_of
 
 pytestmark = pytest.mark.before_databases
 

@@ -8,7 +8,7 @@ import pytest
 from redrive.broker import Send
 from redrive.errors import LeaseLost, OperationConflict
 from redrive.recovery import OperationState, Outcome, Status
-from redrive.recovery.plan import Holder, in_the_way
+from redrive.recovery.operation import Holder, in_the_way
 from tests.recovery.sites import Crash
 
 pytestmark = pytest.mark.between_databases

@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from redrive.broker import Message
-from redrive.engines.ledger.ledger import SqlLedger
-from redrive.engines.ledger.script import Many, Sql
+from redrive.engines.sql.recovery.ledger import SqlLedger
+from redrive.engines.sql.script import Many, Sql
 from redrive.recovery import Filter, Outcome, Status
 from redrive.recovery.arrivals import Arrival
+from redrive.recovery.failure_formats import Failure
+from redrive.recovery.filter import FailureFacts
 from redrive.recovery.fingerprint import Group, group_id
-from redrive.recovery.selection import Facts
-from redrive.recovery.vocabulary import Failure
 from redrive.testing import ManualClock
 from tests.conformance.homes import PostgresHome, SqliteHome
 
@@ -89,7 +89,7 @@ def facts_of(each):
     """Return what a filter is told about a message, from what was stored."""
     texts = [each["said"], *(f"{name}: {value}" for name, value in each["headers"].items())]
     more = [] if each["more"] is None else [group_id("said", each["more"])]
-    return Facts(
+    return FailureFacts(
         id=each["id"],
         message_id=each["message_id"],
         status=each["status"],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redrive.recovery import fingerprint
 from redrive.recovery.fingerprint import EXAMINED, Group, exception_group, excerpt, group_id
-from redrive.worker.failure import trace_of
+from redrive.worker.exception import trace_of
 from redrive.worker.recoverability import shortened
 
 SHOP = "/srv/shop/shop/orders.py"

@@ -18,12 +18,12 @@ import pytest
 
 from redrive.broker import Abandon, Broker, Complete, Message, Send
 from redrive.clock import utc
-from redrive.engines.ledger.ledger import SqlLedger
+from redrive.engines.sql.recovery.ledger import SqlLedger
 from redrive.engines.sqlite import SqliteEngine
 from redrive.errors import OperationConflict
 from redrive.recovery import LaneSettings, Recovery, ServiceSettings, Status, Transform
 from redrive.testing import ManualClock
-from redrive.worker.confirming import RECOVERY_TAG, confirmation_of
+from redrive.worker.confirmation import RECOVERY_TAG, confirmation_of
 
 QUEUES = ("a", "b")
 STEPS = dict(

@@ -11,7 +11,7 @@ from redrive.clock import utc
 from redrive.recovery import Outcome, Status, Transform
 from redrive.recovery.tags import Tag, read_tag, seal
 from redrive.worker import Context, confirmation_of
-from redrive.worker.confirming import digest_of
+from redrive.worker.confirmation import digest_of
 
 TAG = "redrive-recovery-tag"
 KEY = bytes(32)

@@ -9,7 +9,7 @@ from redrive.broker import Message
 from redrive.clock import utc
 from redrive.recovery import MessageRecovered, Outcome, Status
 from redrive.worker import BlockingContext, Context
-from redrive.worker.confirming import CONFIRMATIONS, confirmation_of
+from redrive.worker.confirmation import CONFIRMATIONS, confirmation_of
 
 
 async def until_handled(process, seen, number=1):

@@ -12,7 +12,7 @@ import pytest
 from redrive.broker import Message
 from redrive.errors import InvalidSetting, TransformFailed
 from redrive.recovery import Transform, TransformSettings
-from redrive.recovery.tools import Stopping
+from redrive.recovery.environment import Stopping
 from redrive.recovery.transform import LARGEST_BODY
 from redrive.recovery.transformer import Transformer
 from redrive.testing import ManualClock

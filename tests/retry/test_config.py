@@ -12,7 +12,7 @@ import pytest
 
 from redrive.errors import CircuitOpen, InvalidSetting, PolicyFileError, UnknownPolicy, UsageError
 from redrive.retry import Exponential, Fixed, Policies, config
-from redrive.retry.plan import Plan
+from redrive.retry.settings import RetryPlan
 from redrive.testing import ManualClock
 from tests.patience import PATIENCE_S
 
@@ -541,7 +541,7 @@ def test_retry_made_while_the_file_is_reloaded_follows_it(policies, path, clock,
     building, go = threading.Event(), threading.Event()
 
     def build_slowly(**settings):
-        plan = Plan(**settings)
+        plan = RetryPlan(**settings)
         if threading.current_thread() is making:
             building.set()
             go.wait(PATIENCE_S)
@@ -549,7 +549,7 @@ def test_retry_made_while_the_file_is_reloaded_follows_it(policies, path, clock,
 
     made = []
     making = threading.Thread(target=lambda: made.append(policies.retry(on=ConnectionError, clock=clock)))
-    monkeypatch.setattr(config, "Plan", build_slowly)
+    monkeypatch.setattr(config, "RetryPlan", build_slowly)
     making.start()
     building.wait(PATIENCE_S)
     write(path, FOUR_ATTEMPTS)

@@ -21,10 +21,10 @@ from redrive import telemetry
 from redrive.errors import CircuitOpen, InvalidSetting, PolicyFileError
 from redrive.retry import (
     Adaptive,
+    AttemptFailure,
     CircuitBreaker,
     Delays,
     Exponential,
-    Failure,
     Fixed,
     GiveUp,
     Linear,
@@ -55,7 +55,7 @@ def slept_by(policy, clock=None, **settings):
 def draws(policy, attempt, count=1_000, seed=1):
     """What that many clients wait who all failed at the same moment."""
     chance = Random(seed).random
-    return [policy.decide(Failure(attempt, chance=chance())).delay for _ in range(count)]
+    return [policy.decide(AttemptFailure(attempt, chance=chance())).delay for _ in range(count)]
 
 
 @pytest.mark.parametrize("kind", [Exponential, Linear, Fixed])
@@ -64,7 +64,7 @@ def test_pitfall_1_fast_first_makes_one_retry_immediate_not_all(kind):
     fast = slept_by(kind(fast_first=True, max_attempts=8), deadline=None)
     plain = slept_by(kind(max_attempts=7), deadline=None)
     assert fast == plain  # no sleep at all for the first retry, and then what the other one sleeps
-    decided = [kind(fast_first=True, max_attempts=8).decide(Failure(n)).delay for n in range(1, 8)]
+    decided = [kind(fast_first=True, max_attempts=8).decide(AttemptFailure(n)).delay for n in range(1, 8)]
     assert decided == [0.0, *plain]
     assert decided.count(0.0) == 1
 
@@ -172,7 +172,7 @@ def test_pitfalls_8_9_10_delay_is_finite_at_every_attempt(attempt, delta):
         Delays([delta], max_attempts=2**40),
     ):
         for jitter, chance in product((0.2, 1.0, "full", "equal", "none"), (0.0, 0.5, 1.0 - 2**-53)):
-            delay = policy.replace(jitter=jitter).decide(Failure(attempt, chance=chance)).delay
+            delay = policy.replace(jitter=jitter).decide(AttemptFailure(attempt, chance=chance)).delay
             assert math.isfinite(delay)
             assert 0.0 <= delay <= 2 * cap
         assert 0.0 <= policy.curve(attempt) <= cap
@@ -381,7 +381,7 @@ def test_pitfall_16_adaptive_sees_the_error_and_what_the_server_sent(headers, ex
     """16. ``ShouldRetry(count, statusCode)`` saw no header. Ours: all of it; bounded, garbage ignored."""
     clock = ManualClock()
     policy = Adaptive(Fixed(7, jitter="none"), max=120, jitter=0)
-    decision = policy.decide(Failure(1, Refused(**headers), wall_clock=clock.time))
+    decision = policy.decide(AttemptFailure(1, Refused(**headers), wall_clock=clock.time))
     assert decision == (expected if isinstance(expected, GiveUp) else RetryAfter(7.0 if expected is None else expected))
 
 
@@ -401,7 +401,9 @@ def test_pitfall_16_server_delay_is_bounded_by_the_deadline_too():
 def test_pitfall_16_clients_told_the_same_delay_do_not_return_together():
     """16. Jitter, upwards only: coming back early is what the server asked us not to do."""
     chance = Random(16).random
-    delays = [Adaptive().decide(Failure(1, Refused(Retry_After="10"), chance=chance())).delay for _ in range(1_000)]
+    delays = [
+        Adaptive().decide(AttemptFailure(1, Refused(Retry_After="10"), chance=chance())).delay for _ in range(1_000)
+    ]
     assert len(set(delays)) == 1_000
     assert 10.0 <= min(delays) < 10.01
     assert 11.99 < max(delays) <= 12.0

@@ -16,15 +16,15 @@ from redrive.duration import LONGEST
 from redrive.errors import InvalidSetting
 from redrive.retry import (
     Adaptive,
+    AttemptFailure,
     Backoff,
     Delays,
     Exponential,
-    Failure,
     Fixed,
     GiveUp,
     Linear,
     Policy,
-    Preview,
+    PolicyPreview,
     RetryAfter,
     retry,
 )
@@ -40,12 +40,12 @@ POLICIES = [
     Adaptive(),
     Adaptive(Fixed(2), max=60, jitter=0, statuses={429, 503}, max_attempts=3),
 ]
-VALUES = [*POLICIES, RetryAfter(1.5), GiveUp("no more", "budget"), Preview(((1.0, 2.0, 3.0),))]
+VALUES = [*POLICIES, RetryAfter(1.5), GiveUp("no more", "budget"), PolicyPreview(((1.0, 2.0, 3.0),))]
 
 
 def waits(policy, chance=0.5, attempts=6):
     """What a policy decides after each of the first attempts; None where it gives up."""
-    decisions = [policy.decide(Failure(n, ConnectionError(), chance=chance)) for n in range(1, attempts + 1)]
+    decisions = [policy.decide(AttemptFailure(n, ConnectionError(), chance=chance)) for n in range(1, attempts + 1)]
     return [decision.delay if isinstance(decision, RetryAfter) else None for decision in decisions]
 
 
@@ -91,12 +91,12 @@ def test_fast_first_makes_only_the_first_wait_zero_and_shifts_the_rest(policy):
 
 @pytest.mark.parametrize("policy", BACKOFFS, ids=repr)
 def test_policy_of_one_attempt_gives_up_at_once(policy):
-    assert policy.replace(max_attempts=1).decide(Failure(1)) == GiveUp("all 1 attempts failed", "exhausted")
+    assert policy.replace(max_attempts=1).decide(AttemptFailure(1)) == GiveUp("all 1 attempts failed", "exhausted")
 
 
 @pytest.mark.parametrize("policy", [Exponential(), Linear(), Fixed()], ids=repr)
 def test_policy_without_a_limit_never_gives_up(policy):
-    assert isinstance(policy.replace(max_attempts=None).decide(Failure(10**6)), RetryAfter)
+    assert isinstance(policy.replace(max_attempts=None).decide(AttemptFailure(10**6)), RetryAfter)
 
 
 @given(
@@ -108,7 +108,7 @@ def test_policy_without_a_limit_never_gives_up(policy):
 )
 def test_decision_is_a_delay_that_can_be_slept(policy, attempt, chance, jitter, fast_first):
     policy = policy.replace(max_attempts=2**32, jitter=jitter, fast_first=fast_first)
-    decision = policy.decide(Failure(attempt, chance=chance))
+    decision = policy.decide(AttemptFailure(attempt, chance=chance))
     assert 0.0 <= decision.delay <= 60.0
 
 
@@ -124,16 +124,16 @@ def test_longest_allowed_delay_with_full_jitter_is_still_a_decision():
 
 def test_failure_subject_is_the_error_or_else_the_result():
     error = ConnectionError()
-    assert Failure(1, error).subject is error
-    assert Failure(1, result="half").subject == "half"
+    assert AttemptFailure(1, error).subject is error
+    assert AttemptFailure(1, result="half").subject == "half"
 
 
 def test_failure_reads_the_wall_clock_when_asked():
     clock = ManualClock(start=100.0)
-    failure = Failure(1, wall_clock=clock.time)
+    failure = AttemptFailure(1, wall_clock=clock.time)
     clock.advance(5.0)
     assert failure.unix_time == 105.0
-    assert Failure(1).unix_time == 0.0
+    assert AttemptFailure(1).unix_time == 0.0
 
 
 # --- adaptive ---------------------------------------------------------------------------------------------------------
@@ -148,17 +148,17 @@ class Refused(Exception):
 
 def test_adaptive_waits_what_the_server_asks_spread_upwards_only():
     policy, error = Adaptive(jitter=0.2), Refused(503, headers={"Retry-After": "10"})
-    assert policy.decide(Failure(1, error, chance=0.0)) == RetryAfter(10.0)
-    assert policy.decide(Failure(1, error, chance=0.5)) == RetryAfter(11.0)
+    assert policy.decide(AttemptFailure(1, error, chance=0.0)) == RetryAfter(10.0)
+    assert policy.decide(AttemptFailure(1, error, chance=0.5)) == RetryAfter(11.0)
 
 
 def test_adaptive_bounds_what_the_server_asks():
     error = Refused(503, headers={"Retry-After": "99999999"})
-    assert Adaptive(max=60, jitter=0).decide(Failure(1, error)) == RetryAfter(60.0)
+    assert Adaptive(max=60, jitter=0).decide(AttemptFailure(1, error)) == RetryAfter(60.0)
 
 
 def test_adaptive_bounds_an_infinite_retry_after():
-    assert Adaptive(max=60, jitter=0).decide(Failure(1, Refused(retry_after=math.inf))) == RetryAfter(60.0)
+    assert Adaptive(max=60, jitter=0).decide(AttemptFailure(1, Refused(retry_after=math.inf))) == RetryAfter(60.0)
 
 
 def test_adaptive_follows_its_fallback_when_the_server_says_nothing():
@@ -166,13 +166,13 @@ def test_adaptive_follows_its_fallback_when_the_server_says_nothing():
 
 
 def test_adaptive_gives_up_at_once_on_a_status_that_is_not_transient():
-    assert Adaptive().decide(Failure(1, Refused(404))) == GiveUp("status 404 is not transient", "not_retryable")
+    assert Adaptive().decide(AttemptFailure(1, Refused(404))) == GiveUp("status 404 is not transient", "not_retryable")
 
 
 def test_adaptive_retries_the_statuses_it_is_given():
     policy = Adaptive(Fixed(2, jitter="none"), statuses=[404])
-    assert policy.decide(Failure(1, Refused(404))) == RetryAfter(2.0)
-    assert isinstance(policy.decide(Failure(1, Refused(503))), GiveUp)
+    assert policy.decide(AttemptFailure(1, Refused(404))) == RetryAfter(2.0)
+    assert isinstance(policy.decide(AttemptFailure(1, Refused(503))), GiveUp)
 
 
 def test_adaptive_takes_the_standard_librarys_statuses_too():
@@ -182,24 +182,24 @@ def test_adaptive_takes_the_standard_librarys_statuses_too():
 
 def test_adaptive_gives_up_when_the_server_asks_for_no_retry():
     error = Refused(headers={"grpc-retry-pushback-ms": "-1"})
-    assert Adaptive().decide(Failure(1, error)) == GiveUp("the server asked for no retry", "not_retryable")
+    assert Adaptive().decide(AttemptFailure(1, error)) == GiveUp("the server asked for no retry", "not_retryable")
 
 
 def test_adaptive_reads_dates_against_the_wall_clock():
     error = Refused(503, headers={"Retry-After": "Thu, 01 Jan 1970 00:02:00 GMT"})
-    assert Adaptive(jitter=0).decide(Failure(1, error, wall_clock=lambda: 30.0)) == RetryAfter(90.0)
+    assert Adaptive(jitter=0).decide(AttemptFailure(1, error, wall_clock=lambda: 30.0)) == RetryAfter(90.0)
 
 
 def test_adaptive_looks_at_a_result_that_was_not_accepted():
     response = Refused(429, headers={"Retry-After": "7"})
-    assert Adaptive(jitter=0).decide(Failure(1, result=response)) == RetryAfter(7.0)
+    assert Adaptive(jitter=0).decide(AttemptFailure(1, result=response)) == RetryAfter(7.0)
 
 
 def test_adaptive_limits_attempts_even_if_the_server_keeps_asking():
     error = Refused(503, headers={"Retry-After": "1"})
     policy = Adaptive(max_attempts=2)
-    assert isinstance(policy.decide(Failure(1, error)), RetryAfter)
-    assert policy.decide(Failure(2, error)) == GiveUp("all 2 attempts failed")
+    assert isinstance(policy.decide(AttemptFailure(1, error)), RetryAfter)
+    assert policy.decide(AttemptFailure(2, error)) == GiveUp("all 2 attempts failed")
 
 
 def test_adaptive_takes_its_fallbacks_limit_when_it_has_none_of_its_own():
@@ -211,7 +211,7 @@ def test_adaptive_takes_its_fallbacks_limit_when_it_has_none_of_its_own():
 def test_adaptive_limit_counts_whether_or_not_the_server_says_anything(limit):
     policy = Adaptive(Fixed(max_attempts=5), max_attempts=limit)
     for error in (ConnectionError(), Refused(503, headers={"Retry-After": "1"})):
-        decisions = [isinstance(policy.decide(Failure(n, error)), RetryAfter) for n in range(1, 11)]
+        decisions = [isinstance(policy.decide(AttemptFailure(n, error)), RetryAfter) for n in range(1, 11)]
         assert decisions.count(True) == limit - 1
 
 
@@ -431,7 +431,7 @@ def test_replace_changes_one_setting_and_keeps_the_others():
 
 def test_preview_shows_shortest_middle_and_longest_wait_of_each_attempt():
     preview = Exponential(min=1, max=3, max_attempts=4).preview()
-    assert preview == Preview(((0.8, 1.0, 1.2), (1.6, 2.0, 2.4), (2.4000000000000004, 3.0, 3.5999999999999996)))
+    assert preview == PolicyPreview(((0.8, 1.0, 1.2), (1.6, 2.0, 2.4), (2.4000000000000004, 3.0, 3.5999999999999996)))
     assert preview.worst == pytest.approx(7.2)
 
 
@@ -551,7 +551,7 @@ def test_policy_without_decide_says_what_is_missing():
     policy = Empty()
     assert policy.create_instance() is policy
     with pytest.raises(NotImplementedError, match=r"Empty must define decide\(failure\)"):
-        Empty().decide(Failure(1))
+        Empty().decide(AttemptFailure(1))
 
 
 def test_backoff_without_curve_says_what_is_missing():
@@ -567,5 +567,5 @@ def test_adaptive_leaves_a_result_below_400_to_the_test_that_refused_it():
         status_code = 202
         headers: ClassVar = {"Retry-After": "3"}
 
-    decision = Adaptive(jitter=0.0).decide(Failure(1, result=NotReady()))
+    decision = Adaptive(jitter=0.0).decide(AttemptFailure(1, result=NotReady()))
     assert decision == RetryAfter(3.0)

@@ -17,7 +17,7 @@ from redrive.clock import system_clock, utc
 from redrive.errors import EngineUnavailable, LockLost
 from redrive.recovery import LaneSettings, ServiceSettings
 from redrive.retry import Fixed, retry
-from redrive.worker.confirming import confirmation_of
+from redrive.worker.confirmation import confirmation_of
 from tests.scenarios.actors import Diary
 
 DESTINATIONS = ("torture-0", "torture-1", "torture-2")

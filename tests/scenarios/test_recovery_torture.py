@@ -18,8 +18,8 @@ import pytest
 import redrive
 from redrive.broker import Message
 from redrive.recovery import OperationState
-from redrive.recovery.copies import STAGING_QUEUE
-from redrive.worker.confirming import CONFIRMATIONS
+from redrive.recovery.staged_copy import STAGING_QUEUE
+from redrive.worker.confirmation import CONFIRMATIONS
 from tests.patience import PATIENCE_S
 from tests.scenarios.recovery_actors import DESTINATIONS, NEXT, is_to_fail
 from tests.scenarios.sites import PostgresSite, SqliteSite

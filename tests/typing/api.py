@@ -27,18 +27,18 @@ from redrive.errors import (
 from redrive.retry import (
     Adaptive,
     Attempt,
+    AttemptFailure,
     Backoff,
     BlockAttempt,
     CircuitBreaker,
     Delays,
     Exponential,
-    Failure,
     Fixed,
     GiveUp,
     Linear,
     Policies,
     Policy,
-    Preview,
+    PolicyPreview,
     Retry,
     RetryAfter,
     RetryBudget,
@@ -240,14 +240,14 @@ Fixed(delay="1s")  # type: ignore[arg-type]
 Exponential(jitter="some")  # type: ignore[arg-type]
 assert_type(Exponential().max, float)
 assert_type(Exponential().max_attempts, int | None)
-assert_type(Exponential().preview(5), Preview)
+assert_type(Exponential().preview(5), PolicyPreview)
 assert_type(Linear().preview().worst, float)
 
 
 class Business(Policy):
     """A policy of one's own."""
 
-    def decide(self, failure: Failure) -> RetryAfter | GiveUp:
+    def decide(self, failure: AttemptFailure) -> RetryAfter | GiveUp:
         assert_type(failure.attempt, int)
         assert_type(failure.error, Exception | None)
         assert_type(failure.remaining, float | None)

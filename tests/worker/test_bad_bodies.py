@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from redrive.broker import Message
 from redrive.retry import Fixed
-from redrive.worker import HandlerFailed, HandlerFailure, MessageMoved, MoveToError, Recoverability, RetryNow, decide
+from redrive.worker import (
+    HandlerFailed,
+    HandlerFailure,
+    MessageMoved,
+    MoveToError,
+    Recoverability,
+    RedeliverNow,
+    decide,
+)
 from redrive.worker.bad_bodies import blames_body
 
 
@@ -117,11 +125,11 @@ def failed(error, body):
 def test_it_is_poison_as_an_invalid_payload_is():
     bad = failed(raised(json.loads, b"not JSON"), b"not JSON")
     for poison in ((), (KeyError,), ("KeyError",)):
-        assert decide(bad, Recoverability(poison=poison)) == RetryNow()
+        assert decide(bad, Recoverability(poison=poison)) == RedeliverNow()
     for policy in (Recoverability(), Recoverability(poison=("InvalidPayload", KeyError))):
         assert isinstance(decide(bad, policy), MoveToError)
-    assert decide(bad, Recoverability(classify=lambda _error: "retry")) == RetryNow()
-    assert decide(failed(raised(json.loads, "<html>"), b"{}"), Recoverability()) == RetryNow()
+    assert decide(bad, Recoverability(classify=lambda _error: "retry")) == RedeliverNow()
+    assert decide(failed(raised(json.loads, "<html>"), b"{}"), Recoverability()) == RedeliverNow()
 
 
 async def test_bad_json_inside_a_handler_is_moved_at_once_and_a_bad_answer_of_others_is_not(lab):

@@ -123,7 +123,7 @@ async def test_dead_lettering_by_hand_commits_what_was_sent(lab):
     await lab.broker.declare("notices")
     await handled(lab, do, **BY_HAND)
     (dead,) = await lab.dead()
-    assert (dead.dead_letter.reason, dead.dead_letter.description) == ("Rejected", "no stock")
+    assert (dead.dead_letter_info.reason, dead.dead_letter_info.description) == ("Rejected", "no stock")
     assert dead.headers["who"] == "me"
     assert [each.body for each in await lab.broker.peek("notices")] == [b"a notice"]
 

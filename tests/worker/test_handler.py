@@ -9,7 +9,7 @@ import pytest
 from redrive.errors import InvalidSetting, UnknownSetting, UsageError
 from redrive.retry import Exponential, Fixed
 from redrive.worker import BlockingContext, Context, Recoverability, Worker
-from redrive.worker.payload import decoder
+from redrive.worker.decode import decoder
 
 
 def declared(fn, **settings):

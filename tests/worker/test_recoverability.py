@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redrive.broker import Message
 from redrive.errors import InvalidPayload, InvalidSetting
 from redrive.retry import Exponential, Fixed
-from redrive.worker import Discard, HandlerFailure, MoveToError, Recoverability, RetryLater, RetryNow, decide
+from redrive.worker import Discard, HandlerFailure, MoveToError, Recoverability, RedeliverLater, RedeliverNow, decide
 from redrive.worker.recoverability import (
     DELAYED_RETRIES,
     EARLIER_DELIVERIES,
@@ -34,7 +34,7 @@ def failed(error=None, *, delivery=1, delayed=0, earlier=0, **facts):
 
 
 def test_the_first_failures_are_redelivered_at_once():
-    assert [decide(failed(delivery=n), Recoverability()) for n in (1, 2)] == [RetryNow(), RetryNow()]
+    assert [decide(failed(delivery=n), Recoverability()) for n in (1, 2)] == [RedeliverNow(), RedeliverNow()]
 
 
 def test_after_the_immediate_ones_it_is_postponed_longer_each_time():
@@ -56,7 +56,7 @@ def test_after_the_last_delay_it_is_moved():
 
 
 def test_each_round_begins_with_immediate_ones():
-    assert decide(failed(delivery=1, delayed=5), Recoverability()) == RetryNow()
+    assert decide(failed(delivery=1, delayed=5), Recoverability()) == RedeliverNow()
 
 
 def test_without_delayed_ones_it_is_moved_after_the_immediate_ones():
@@ -67,8 +67,8 @@ def test_without_delayed_ones_it_is_moved_after_the_immediate_ones():
 
 def test_immediate_ones_that_the_queue_would_not_deliver_are_skipped():
     policy = Recoverability(immediate=5)
-    assert decide(failed(delivery=1, max_delivery_count=2), policy) == RetryNow()
-    assert decide(failed(delivery=2, max_delivery_count=2), policy) == RetryLater(5.0)
+    assert decide(failed(delivery=1, max_delivery_count=2), policy) == RedeliverNow()
+    assert decide(failed(delivery=2, max_delivery_count=2), policy) == RedeliverLater(5.0)
 
 
 def test_it_goes_to_the_error_queue_where_there_is_one():
@@ -88,7 +88,7 @@ def test_poison_is_moved_at_once():
 def test_poison_is_given_by_type_or_by_name(poison):
     policy = Recoverability(poison=poison)
     assert isinstance(decide(failed(UnicodeError("it is a ValueError")), policy), MoveToError)
-    assert decide(failed(OSError()), policy) == RetryNow()
+    assert decide(failed(OSError()), policy) == RedeliverNow()
 
 
 def test_poison_is_given_by_a_name_with_its_module():
@@ -100,7 +100,13 @@ def test_poison_is_given_by_a_name_with_its_module():
 
 @pytest.mark.parametrize(
     ("kind", "decision"),
-    [("retry", RetryNow), ("delay", RetryLater), ("poison", MoveToError), ("ignore", Discard), (None, RetryNow)],
+    [
+        ("retry", RedeliverNow),
+        ("delay", RedeliverLater),
+        ("poison", MoveToError),
+        ("ignore", Discard),
+        (None, RedeliverNow),
+    ],
 )
 def test_a_classification_of_your_own_comes_first(kind, decision):
     assert isinstance(decide(failed(), Recoverability(classify=lambda _: kind)), decision)
@@ -118,7 +124,7 @@ def test_an_unknown_classification_is_an_error_that_lists_the_known_ones():
 
 def test_delays_can_be_listed():
     policy = Recoverability(immediate=0, delayed=[1, timedelta(minutes=1)])
-    assert [decide(failed(delayed=n), policy) for n in (0, 1)] == [RetryLater(1), RetryLater(60)]
+    assert [decide(failed(delayed=n), policy) for n in (0, 1)] == [RedeliverLater(1), RedeliverLater(60)]
     assert isinstance(decide(failed(delayed=2), policy), MoveToError)
 
 
@@ -145,7 +151,7 @@ def test_no_message_is_redelivered_for_ever(immediate, delayed, limit, chance):
         ),
         MoveToError,
     ):
-        if isinstance(decision, RetryLater):
+        if isinstance(decision, RedeliverLater):
             headers = postponing_headers(failed(delivery=delivery, delayed=headers.get(DELAYED_RETRIES, 0)))
             delivery = 0
         delivery += 1
@@ -257,6 +263,6 @@ def test_a_wrong_setting_is_refused_with_what_it_may_be(wrong, says):
 
 def test_a_wrong_decision_is_refused():
     with pytest.raises(InvalidSetting, match="delay=-1"):
-        RetryLater(-1)
+        RedeliverLater(-1)
     with pytest.raises(InvalidSetting, match="reason=''"):
         MoveToError("")

@@ -5,7 +5,7 @@ import pytest
 
 from redrive.errors import InvalidSetting
 from redrive.worker import SlowDown
-from redrive.worker.slowdown import FULL_SPEED, Pace, after_failure, after_success
+from redrive.worker.slowdown import FULL_SPEED, SlowdownState, after_failure, after_success
 
 
 def after(failures, policy, *, is_probe=False, pace=FULL_SPEED):
@@ -15,19 +15,19 @@ def after(failures, policy, *, is_probe=False, pace=FULL_SPEED):
 
 
 def test_few_failures_change_nothing():
-    assert after(2, SlowDown(after=3)) == Pace(failures=2)
+    assert after(2, SlowDown(after=3)) == SlowdownState(failures=2)
     assert not after(2, SlowDown(after=3)).is_slow
 
 
 def test_enough_failures_in_a_row_slow_it_down():
-    assert after(3, SlowDown(after=3, first=2)) == Pace(failures=3, pauses=1, pause=2.0)
+    assert after(3, SlowDown(after=3, first=2)) == SlowdownState(failures=3, pauses=1, pause=2.0)
     assert after(3, SlowDown(after=3)).is_slow
 
 
 def test_only_a_probe_makes_the_pause_longer():
     slow = after(3, SlowDown(after=3))
-    assert after(5, SlowDown(after=3), pace=slow) == Pace(failures=8, pauses=1, pause=1.0)
-    assert after(2, SlowDown(after=3), pace=slow, is_probe=True) == Pace(failures=5, pauses=3, pause=4.0)
+    assert after(5, SlowDown(after=3), pace=slow) == SlowdownState(failures=8, pauses=1, pause=1.0)
+    assert after(2, SlowDown(after=3), pace=slow, is_probe=True) == SlowdownState(failures=5, pauses=3, pause=4.0)
 
 
 def test_a_pause_has_a_longest_length_and_some_jitter():
@@ -41,7 +41,7 @@ def test_a_success_brings_it_back():
 
 
 def test_without_a_policy_it_never_slows_down():
-    assert after(1_000, None) == Pace(failures=1_000)
+    assert after(1_000, None) == SlowdownState(failures=1_000)
 
 
 @pytest.mark.parametrize(

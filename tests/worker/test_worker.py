@@ -18,7 +18,7 @@ from redrive.worker import (
     MessageMoved,
     MoveToError,
     Recoverability,
-    RetryNow,
+    RedeliverNow,
     SlowDown,
     Worker,
     WorkerFault,
@@ -155,7 +155,7 @@ async def test_a_failing_message_takes_the_whole_path(lab):
     ]  # fmt: skip
     (dead,) = await lab.dead()
     assert (dead.id, dead.body, dead.message.subject) == ("m1", b"body", "s")
-    assert dead.dead_letter.reason == "MaxDelayedRetries"
+    assert dead.dead_letter_info.reason == "MaxDelayedRetries"
     headers = dict(dead.headers)
     trace = headers.pop("redrive-failed-stack-trace")
     source = headers.pop("redrive-failed-exception-source")
@@ -271,7 +271,9 @@ async def test_poison_is_moved_at_once_and_nobody_sees_it(lab):
     await lab.start()
     await lab.until(lambda: handled)
     await lab.stop()
-    reasons = [(each.dead_letter.reason, each.headers["redrive-failed-immediate-retries"]) for each in await lab.dead()]
+    reasons = [
+        (each.dead_letter_info.reason, each.headers["redrive-failed-immediate-retries"]) for each in await lab.dead()
+    ]
     assert reasons == [("Poison", 0), ("Poison", 0)]
 
 
@@ -292,7 +294,7 @@ async def test_a_decision_of_your_own_replaces_ours(lab):
 
     def mine(failure):
         seen.append((failure.attempt, failure.exception_type, failure.message.body, failure.max_delivery_count))
-        return RetryNow() if failure.attempt < 4 else MoveToError("Enough", "I say so", headers={"mine": 1})
+        return RedeliverNow() if failure.attempt < 4 else MoveToError("Enough", "I say so", headers={"mine": 1})
 
     @lab.worker.handler("orders", recoverability=mine)
     async def handle(_body: bytes):
@@ -303,7 +305,7 @@ async def test_a_decision_of_your_own_replaces_ours(lab):
     await lab.until(lambda: lab.told(MessageMoved))
     (dead,) = await lab.dead()
     assert seen == [(n, "ValueError", b"x", 10) for n in (1, 2, 3, 4)]
-    assert (dead.dead_letter.reason, dead.dead_letter.description) == ("Enough", "I say so")
+    assert (dead.dead_letter_info.reason, dead.dead_letter_info.description) == ("Enough", "I say so")
     assert (dead.headers["mine"], dead.headers["redrive-failed-reason"]) == (1, "Enough")
 
 

@@ -8,25 +8,23 @@ from redrive.broker.blocking import BlockingBroker, BlockingDelivery, BlockingSe
 from redrive.broker.broker import Broker, Payload
 from redrive.broker.bulk import Resubmitted, Stayed
 from redrive.broker.delivery import Delivery
-from redrive.broker.engine import (
+from redrive.broker.effects import (
     Abandon,
     Cancel,
-    Capabilities,
     Complete,
     DeadLetter,
     Defer,
     Effect,
-    Engine,
-    QueueInfo,
-    QueueSettings,
     Send,
     SessionLock,
     SetSessionState,
-    Upkeep,
 )
-from redrive.broker.lifecycle import State, dead_letter_queue
+from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Lock, Message, Received
+from redrive.broker.port import Capabilities, Engine, QueueInfo, Upkeep
+from redrive.broker.rules import dead_letter_queue
 from redrive.broker.session import Session
+from redrive.broker.settings import QueueSettings
 
 __all__ = [
     "Abandon",

@@ -9,9 +9,10 @@ from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from redrive.broker.engine import Cancel, Effect, QueueSettings, Send, check_at
+from redrive.broker.effects import Cancel, Effect, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, check_text, json_hint
+from redrive.broker.settings import QueueSettings, check_at
 from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound, UnknownSetting, UsageError
 
 

@@ -8,12 +8,13 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack
 
 from redrive import duration
-from redrive.broker.broker import Broker, Payload, Settings
+from redrive.broker.broker import Broker, Payload, QueueOptions
 from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery
-from redrive.broker.engine import Capabilities, Effect, Outcome, QueueInfo, SessionLock
+from redrive.broker.effects import Effect, EffectResult, SessionLock
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
+from redrive.broker.port import Capabilities, QueueInfo
 from redrive.broker.portal import Portal
 from redrive.broker.session import Session
 from redrive.errors import UsageError
@@ -68,7 +69,7 @@ class BlockingBroker:
         """What the engine can do."""
         return self._inner.capabilities
 
-    def declare(self, queue: str, **settings: Unpack[Settings]) -> None:
+    def declare(self, queue: str, **settings: Unpack[QueueOptions]) -> None:
         """Make sure that a queue is there; what you do not state is as usual.
 
         Raises:
@@ -77,7 +78,7 @@ class BlockingBroker:
         """
         self._portal.run(self._inner.declare(queue, **settings))
 
-    def update(self, queue: str, **settings: Unpack[Settings]) -> None:
+    def update(self, queue: str, **settings: Unpack[QueueOptions]) -> None:
         """Change some settings of a queue. Messages that are already there keep the expiry they were given."""
         self._portal.run(self._inner.update(queue, **settings))
 
@@ -115,7 +116,7 @@ class BlockingBroker:
 
     def apply(
         self, *effects: Effect, inside: Callable[[Any], object] | None = None, within: object | None = None
-    ) -> list[Outcome]:
+    ) -> list[EffectResult]:
         """Do several things in one transaction, all or nothing; return the sequence numbers of what was sent.
 
         Args:
@@ -265,7 +266,7 @@ class BlockingDelivery:
         """
         return self._inner.lock
 
-    def complete(self, *also: Effect) -> list[Outcome]:
+    def complete(self, *also: Effect) -> list[EffectResult]:
         """Remove it: it is done. What is to be done with it, such as sends, happens in the same transaction."""
         return self._portal.run(self._inner.complete(*also))
 

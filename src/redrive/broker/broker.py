@@ -27,22 +27,14 @@ from redrive.broker.arguments import (
 )
 from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery, named, random_id
-from redrive.broker.engine import (
-    Cancel,
-    Capabilities,
-    Effect,
-    Engine,
-    Outcome,
-    QueueInfo,
-    QueueSettings,
-    Send,
-    check_max_messages,
-    check_queue_name,
-)
+from redrive.broker.effects import Cancel, Effect, EffectResult, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, Received, check_encodable
-from redrive.broker.retrying import RetryingEngine
+from redrive.broker.port import Capabilities, Engine, QueueInfo
+from redrive.broker.retry_engine import RetryingEngine
+from redrive.broker.rules import check_queue_name
 from redrive.broker.session import Session
+from redrive.broker.settings import QueueSettings, check_max_messages
 from redrive.clock import Clock, pause, system_clock, utc
 from redrive.errors import QueueConflict, RedriveError, UsageError
 from redrive.retry import Policy
@@ -53,7 +45,7 @@ Payload: TypeAlias = Message | bytes | str
 _logger = logging.getLogger("redrive.broker")
 
 
-class Settings(TypedDict, total=False):
+class QueueOptions(TypedDict, total=False):
     """The settings of a queue, for whoever states some of them."""
 
     lock_duration: float | timedelta
@@ -148,7 +140,7 @@ class Broker:
 
     # --- queues
 
-    async def declare(self, queue: str, **settings: Unpack[Settings]) -> None:
+    async def declare(self, queue: str, **settings: Unpack[QueueOptions]) -> None:
         """Make sure that a queue is there; what you do not state is as usual.
 
         Raises:
@@ -166,7 +158,7 @@ class Broker:
         if differences:
             raise QueueConflict(queue, differences)
 
-    async def update(self, queue: str, **settings: Unpack[Settings]) -> None:
+    async def update(self, queue: str, **settings: Unpack[QueueOptions]) -> None:
         """Change some settings of a queue. Messages that are already there keep the expiry they were given."""
         check_settings(settings)
         current = (await self.inspect(queue)).settings
@@ -210,7 +202,7 @@ class Broker:
 
     async def apply(
         self, *effects: Effect, inside: Callable[[Any], object] | None = None, within: object | None = None
-    ) -> list[Outcome]:
+    ) -> list[EffectResult]:
         """Do several things in one transaction, all or nothing; return the sequence numbers of what was sent.
 
         Args:

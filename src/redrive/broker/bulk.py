@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from redrive.broker.engine import Abandon, Complete, Effect, Engine, Send
-from redrive.broker.lifecycle import LOCKED_STATES, dead_letter_queue
+from redrive.broker.effects import Abandon, Complete, Effect, Send
+from redrive.broker.lifecycle import LOCKED_STATES
 from redrive.broker.message import Lock, Received
+from redrive.broker.port import Engine
+from redrive.broker.rules import dead_letter_queue
 from redrive.errors import InvalidSetting, LockLost, MessageError, SessionRequired
 
 _PAGE = 100

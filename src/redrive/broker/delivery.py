@@ -8,9 +8,10 @@ from datetime import datetime
 
 from redrive import duration
 from redrive.broker.arguments import check_effect
-from redrive.broker.engine import Abandon, Complete, DeadLetter, Defer, Effect, Engine, Outcome, Send
+from redrive.broker.effects import Abandon, Complete, DeadLetter, Defer, Effect, EffectResult, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
+from redrive.broker.port import Engine
 from redrive.errors import LockLost
 
 
@@ -89,7 +90,7 @@ class Delivery:
     @property
     def dead_letter_info(self) -> DeadLetterInfo | None:
         """Why it is in a dead-letter queue, if it is in one."""
-        return self._received.dead_letter
+        return self._received.dead_letter_info
 
     @property
     def lock(self) -> Lock:
@@ -102,7 +103,7 @@ class Delivery:
             raise LockLost(self.queue, self.sequence)
         return self._received.lock
 
-    async def complete(self, *also: Effect) -> list[Outcome]:
+    async def complete(self, *also: Effect) -> list[EffectResult]:
         """Remove it: it is done. What is to be done with it, such as sends, happens in the same transaction."""
         return (await self._engine.apply([Complete(self.lock), *map(named, also)]))[1:]
 

@@ -190,7 +190,7 @@ class Received:
         locked_until: when that right ends.
         due_at: when a scheduled message becomes available.
         expires_at: when it is no longer worth delivering.
-        dead_letter: why it is in a dead-letter queue, if it is in one.
+        dead_letter_info: why it is in a dead-letter queue, if it is in one.
     """
 
     message: Message
@@ -203,7 +203,7 @@ class Received:
     locked_until: datetime | None = None
     due_at: datetime | None = None
     expires_at: datetime | None = None
-    dead_letter: DeadLetterInfo | None = None
+    dead_letter_info: DeadLetterInfo | None = None
 
     @property
     def body(self) -> bytes:

@@ -7,7 +7,9 @@ from typing import Self
 
 from redrive import duration
 from redrive.broker.delivery import Delivery
-from redrive.broker.engine import Engine, SessionLock, SetSessionState, check_max_messages
+from redrive.broker.effects import SessionLock, SetSessionState
+from redrive.broker.port import Engine
+from redrive.broker.settings import check_max_messages
 from redrive.clock import Clock
 from redrive.errors import SessionLost
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from redrive.cli import reaching, screen
 from redrive.cli.stop_signals import StopSignals
 from redrive.clock import Clock, system_clock
-from redrive.retry import Backoff, Exponential, Failure, GiveUp
+from redrive.retry import AttemptFailure, Backoff, Exponential, GiveUp
 from redrive.worker.signals import STOP_SIGNALS, holding_back
 
 LIFELINE = "REDRIVE_LIFELINE"
@@ -149,7 +149,7 @@ class Crew:
         now = self._clock.monotonic()
         ran_s = now - place.started_at
         place.failures = 1 if ran_s >= _LONG_ENOUGH_S else place.failures + 1
-        answer = self._restarts.decide(Failure(place.failures))
+        answer = self._restarts.decide(AttemptFailure(place.failures))
         if isinstance(answer, GiveUp):
             _say(f"{ended}, {place.failures} times in a row within {_LONG_ENOUGH_S:g} s of its start; giving up")
             self._status = self._status or _status_for(process)

@@ -108,7 +108,7 @@ def purge(context: typer.Context, queue: Queue, *, yes: Yes = False, url: Url = 
 
 def _print_story(received: Received) -> None:
     console = screen.out()
-    why = received.dead_letter
+    why = received.dead_letter_info
     facts = {"id": received.id, "sent": f"{screen.age(received.enqueued_at)} ago"}
     if why is not None:
         facts |= {"queue": why.source, "reason": why.reason, "description": why.description}
@@ -121,7 +121,7 @@ def _print_story(received: Received) -> None:
 
 
 def _row(received: Received) -> tuple[Text | str, ...]:
-    why = received.dead_letter
+    why = received.dead_letter_info
     told = Text() if why is None else Text(one_line(why.reason))
     if why is not None and why.description:
         told.append(f"\n{one_line(why.description)}", style="dim")

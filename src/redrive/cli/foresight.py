@@ -10,7 +10,7 @@ from redrive.cli.exit_status import ExitStatus
 from redrive.cli.ledgers import Desk, unread
 from redrive.printable import one_line
 from redrive.recovery import DryRun, Filter, Preview, Status
-from redrive.recovery.plan import in_the_way
+from redrive.recovery.operation import in_the_way
 from redrive.recovery.states import ENDED
 
 

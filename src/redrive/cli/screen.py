@@ -135,7 +135,7 @@ def indented(text: str) -> str:
 def described(received: Received | Delivery) -> dict[str, Any]:
     """Return a message as JSON shows it; a body that is no text is in base64, and ``body_encoding`` says so."""
     message = received.message
-    why = received.dead_letter if isinstance(received, Received) else received.dead_letter_info
+    why = received.dead_letter_info
     return {
         "queue": received.queue,
         "sequence": received.sequence,

@@ -29,7 +29,7 @@ from redrive.recovery import (
     SetAside,
     Status,
 )
-from redrive.recovery.plan import in_the_way
+from redrive.recovery.operation import in_the_way
 
 STYLES = {
     Status.UNRESOLVED: "red",

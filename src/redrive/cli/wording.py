@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from redrive.printable import one_line
-from redrive.recovery.selection import Filter
+from redrive.recovery.filter import Filter
 
 _SEVERAL = {
     "is": "are",

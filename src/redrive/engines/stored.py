@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
-from redrive.broker.engine import QueueSettings
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received, unsealed
+from redrive.broker.settings import QueueSettings
 from redrive.errors import InvalidMessage, MessageTooLarge, SessionRequired, StorageDamaged
 
 Row: TypeAlias = tuple[Any, ...]
@@ -167,7 +167,7 @@ def received(
         one.locked_until = locked_until
         one.due_at = None if due_at is None else instant(due_at)
         one.expires_at = None if expires is None else instant(expires)
-        one.dead_letter = None if dead_letter is None else DeadLetterInfo(*json.loads(dead_letter))
+        one.dead_letter_info = None if dead_letter is None else DeadLetterInfo(*json.loads(dead_letter))
     except (TypeError, ValueError, OverflowError) as error:
         raise StorageDamaged(f"message {sequence} in {queue!r} is damaged; restore a backup ({error})") from error
     one.__class__ = Received

@@ -12,15 +12,17 @@ from redrive.recovery.events import (
     RecoveryFault,
     StraysDropped,
 )
+from redrive.recovery.failure_formats import Failure
+from redrive.recovery.filter import Filter
 from redrive.recovery.fingerprint import Group, exception_group
 from redrive.recovery.ingest import Classifier
 from redrive.recovery.ledger import Ledger
-from redrive.recovery.plan import Canary, Holder, Kind, Operation, Plan, Progress
-from redrive.recovery.reading import Preview
+from redrive.recovery.operation import Canary, Holder, Kind, Operation, Plan, Progress
+from redrive.recovery.queries import Preview
 from redrive.recovery.records import (
-    Attempt,
     AuditEntry,
     DryRun,
+    FailedAttempt,
     FailedDetail,
     FailedMessage,
     GroupInfo,
@@ -30,20 +32,18 @@ from redrive.recovery.records import (
     ServiceInfo,
 )
 from redrive.recovery.recovery import Recovery
-from redrive.recovery.selection import Filter
 from redrive.recovery.service import ServiceSettings, Step
-from redrive.recovery.staging import LaneSettings
+from redrive.recovery.staging_queue import LaneSettings
 from redrive.recovery.states import OperationState, Outcome, Status
 from redrive.recovery.transform import Transform
 from redrive.recovery.transformer import TransformSettings
-from redrive.recovery.vocabulary import Failure
 
 __all__ = [
-    "Attempt",
     "AuditEntry",
     "Canary",
     "Classifier",
     "DryRun",
+    "FailedAttempt",
     "FailedDetail",
     "FailedMessage",
     "Failure",

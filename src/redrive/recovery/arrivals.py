@@ -7,9 +7,9 @@ from datetime import datetime
 from enum import Enum
 
 from redrive.broker.message import Message, Received
+from redrive.recovery.failure_formats import Failure
 from redrive.recovery.fingerprint import Group
 from redrive.recovery.tags import Tag
-from redrive.recovery.vocabulary import Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ of these are two; two that differ in none cannot be told apart by anybody, and a
 
 from hashlib import blake2b
 
-from redrive.broker.lifecycle import source_queue
 from redrive.broker.message import Message, Received
+from redrive.broker.rules import source_queue
+from redrive.recovery.failure_formats import Failure
 from redrive.recovery.tags import Tag
-from redrive.recovery.vocabulary import Failure
 
 _OURS = ("redrive", "dead-letter")
 """The vocabularies of those who keep every header as it was. Other frameworks note their own doings in headers."""

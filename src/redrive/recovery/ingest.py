@@ -15,19 +15,19 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from redrive.broker import Abandon, Complete, DeadLetter, Effect, Message, Send, dead_letter_queue
-from redrive.broker.lifecycle import source_queue
 from redrive.broker.message import Received
+from redrive.broker.rules import source_queue
 from redrive.errors import LockLost, QueueNotFound, RedriveError
 from redrive.recovery.arrivals import Arrival, Confirmation, Heard, SetAside
+from redrive.recovery.environment import Tools
 from redrive.recovery.events import MessageFailed, MessageRecovered, MessageSetAside
+from redrive.recovery.failure_formats import Failure, Unreadable, clean, read_failure
 from redrive.recovery.fingerprint import Group, exception_group, group_id
 from redrive.recovery.identity import failure_id, failure_key
 from redrive.recovery.own_queues import PAGE_BYTES
 from redrive.recovery.tags import read_tag
-from redrive.recovery.tools import Tools
-from redrive.recovery.vocabulary import Failure, Unreadable, clean, read_failure
 from redrive.telemetry import Event
-from redrive.worker.confirming import (
+from redrive.worker.confirmation import (
     CONFIRMATIONS,
     RECOVERY_DIGEST,
     RECOVERY_HANDLED_AT,
@@ -171,7 +171,7 @@ class Ingester:
         home = source_queue(received.queue)
         if home == received.queue or home not in self._error_queues:
             return received
-        return replace(received, queue=home, dead_letter=None)
+        return replace(received, queue=home, dead_letter_info=None)
 
     def _groups(self, failure: Failure, message: Message) -> list[Group]:
         groups = [_exception_group(failure.exception_type, failure.stack_trace, failure.reason)]

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, suppress
 
 from redrive.clock import pause
 from redrive.errors import RedriveError
+from redrive.recovery.environment import Tools
 from redrive.recovery.events import RecoveryFault
 from redrive.recovery.records import Lease
-from redrive.recovery.tools import Tools
 
 
 class Leases:

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from redrive.broker.message import Message
 from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Recorded, SetAside
-from redrive.recovery.plan import Counts, Operation, Plan
+from redrive.recovery.filter import Filter
+from redrive.recovery.operation import Counts, Operation, Plan
 from redrive.recovery.records import (
     Ask,
     AuditEntry,
@@ -29,7 +30,6 @@ from redrive.recovery.records import (
     Staged,
     Work,
 )
-from redrive.recovery.selection import Filter
 from redrive.recovery.states import OperationEvent, OperationState, Outcome
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from redrive.broker.message import Message
 from redrive.errors import InvalidSetting
-from redrive.recovery.plan import Holder, Plan
+from redrive.recovery.operation import Holder, Plan
 from redrive.recovery.states import BatchState, OperationState, Outcome, Status
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL takes no NUL, no encoding takes half of a surrogate pair
@@ -76,7 +76,7 @@ class FailedMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class FailedAttempt:
     """One failure of a message.
 
     Attributes:
@@ -136,7 +136,7 @@ class FailedDetail:
 
     summary: FailedMessage
     message: Message
-    attempts: Sequence[Attempt]
+    attempts: Sequence[FailedAttempt]
     parts: Sequence[Part]
     notes: Sequence[Note] = ()
 

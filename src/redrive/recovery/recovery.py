@@ -11,21 +11,21 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 from redrive import duration
 from redrive.broker import Broker
 from redrive.broker.delivery import random_id
-from redrive.broker.lifecycle import is_dead_letter_queue
+from redrive.broker.rules import is_dead_letter_queue
 from redrive.clock import pause, utc
 from redrive.errors import InvalidSetting, MessageError, OperationConflict, UsageError
 from redrive.printable import one_line
 from redrive.recovery.arrivals import SetAside
+from redrive.recovery.environment import Tools
 from redrive.recovery.events import MessageSetAside, OperationChanged
+from redrive.recovery.filter import Filter
 from redrive.recovery.ingest import Classifier, Ingester, with_dead_letters
 from redrive.recovery.ledger import Ledger
-from redrive.recovery.plan import Kind, Operation, Plan
-from redrive.recovery.reading import PAGE, Chosen, How, Reader
+from redrive.recovery.operation import Kind, Operation, Plan
+from redrive.recovery.queries import PAGE, Chosen, How, Reader
 from redrive.recovery.records import Ask, AuditEntry, FailedMessage, Note, check_words, storable
-from redrive.recovery.selection import Filter
 from redrive.recovery.service import Service, ServiceSettings, Step
 from redrive.recovery.states import OperationEvent, OperationState, Status
-from redrive.recovery.tools import Tools
 from redrive.recovery.transform import Transform
 from redrive.recovery.transformer import Transformer
 from redrive.telemetry import Event, report

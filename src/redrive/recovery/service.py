@@ -17,21 +17,21 @@ from typing import Any, Final
 from redrive.broker import Message, QueueSettings, Send
 from redrive.clock import pause
 from redrive.errors import LeaseLost, QueueNotFound, RedriveError, Unavailable
-from redrive.recovery.copies import staging_queue
+from redrive.recovery.broken_operations import halt
+from redrive.recovery.environment import NotYet, Stopping, Tools
 from redrive.recovery.events import OperationChanged, RecoveryFault
-from redrive.recovery.halting import halt
 from redrive.recovery.ingest import Ingester
-from redrive.recovery.lane import LaneRunner
+from redrive.recovery.lane_runner import LaneRunner
 from redrive.recovery.leases import Leases
+from redrive.recovery.operation import Verdict, judge
 from redrive.recovery.own_queues import declare_own
-from redrive.recovery.plan import Verdict, judge
 from redrive.recovery.records import Lease
-from redrive.recovery.staging import LaneSettings
+from redrive.recovery.staged_copy import staging_queue
+from redrive.recovery.staging_queue import LaneSettings
 from redrive.recovery.states import ENDED, OperationEvent, OperationState, Outcome
-from redrive.recovery.tools import NotYet, Stopping, Tools
 from redrive.recovery.transformer import TransformSettings
 from redrive.retry.backoff import exponential, jittered
-from redrive.worker.confirming import CONFIRMATIONS
+from redrive.worker.confirmation import CONFIRMATIONS
 
 WAKE: Final = "redrive.recovery"
 """A message to this queue wakes every process that waits for work. It is a hint; nothing depends on it."""

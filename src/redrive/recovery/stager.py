@@ -8,12 +8,12 @@ from dataclasses import replace
 from redrive.broker import Send
 from redrive.broker.message import Message
 from redrive.errors import EngineUnavailable, RedriveError, TransformFailed
-from redrive.recovery.copies import destination_of, staged_copy
+from redrive.recovery.environment import Hopeless, Stopping, Tools
 from redrive.recovery.own_queues import PAGE_BYTES
 from redrive.recovery.records import Batch, Lease, Staged
-from redrive.recovery.staging import LONGEST_NAP_S, LaneSettings, StagingQueue
+from redrive.recovery.staged_copy import destination_of, staged_copy
+from redrive.recovery.staging_queue import LONGEST_NAP_S, LaneSettings, StagingQueue
 from redrive.recovery.states import AT_WORK
-from redrive.recovery.tools import Hopeless, Stopping, Tools
 from redrive.recovery.transformer import Transformer
 
 

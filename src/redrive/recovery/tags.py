@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from redrive.broker.lifecycle import source_queue
 from redrive.broker.message import Message
-from redrive.worker.confirming import digest_of
+from redrive.broker.rules import source_queue
+from redrive.worker.confirmation import digest_of
 
 _FORM = re.compile(r"([1-9][0-9]{0,17})\.([1-9][0-9]{0,17})\.([ce])\.([0-9a-f]{32})", re.ASCII)
 _COPY, _EDITED = "c", "e"

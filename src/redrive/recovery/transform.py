@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, fields
 from dataclasses import replace as with_changes
 from typing import Any, Final, TypeAlias
 
-from redrive.broker.engine import LARGEST_MESSAGE_BYTES
 from redrive.broker.message import Headers, HeaderValue, Message
+from redrive.broker.settings import LARGEST_MESSAGE_BYTES
 from redrive.errors import InvalidMessage, InvalidSetting, TransformFailed
 from redrive.recovery.json_body import HALF_PAIR, read_json, remove_values, with_value, write_json
 

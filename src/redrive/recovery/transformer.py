@@ -22,7 +22,7 @@ from redrive import duration
 from redrive.broker.message import Message
 from redrive.clock import Clock, system_clock
 from redrive.errors import InvalidMessage, InvalidSetting, TransformFailed, Unavailable
-from redrive.recovery.tools import Stopping
+from redrive.recovery.environment import Stopping
 from redrive.recovery.transform import LARGEST_BODY, Transform, check_identity
 from redrive.recovery.transform_child import LENGTHS, frame, head_of, is_named, message_of
 

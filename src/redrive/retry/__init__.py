@@ -10,20 +10,20 @@ from redrive.retry.ambient import Attempt, current_attempt, deadline
 from redrive.retry.block import BlockAttempt
 from redrive.retry.breaker import CircuitBreaker
 from redrive.retry.budget import RetryBudget
-from redrive.retry.calling import Retry, retry
 from redrive.retry.hints import is_transient
 from redrive.retry.policy import (
+    AttemptFailure,
     Backoff,
     Delays,
     Exponential,
-    Failure,
     Fixed,
     GiveUp,
     Linear,
     Policy,
-    Preview,
+    PolicyPreview,
     RetryAfter,
 )
+from redrive.retry.retrier import Retry, retry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 __all__ = [
     "Adaptive",
     "Attempt",
+    "AttemptFailure",
     "Backoff",
     "BlockAttempt",
     "CircuitBreaker",
     "Delays",
     "Exponential",
-    "Failure",
     "Fixed",
     "GiveUp",
     "Linear",
     "Policies",
     "Policy",
-    "Preview",
+    "PolicyPreview",
     "Retry",
     "RetryAfter",
     "RetryBudget",

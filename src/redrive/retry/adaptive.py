@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from redrive.duration import Duration
-    from redrive.retry.policy import Failure
+    from redrive.retry.policy import AttemptFailure
 
 
 _FIRST_ERROR = 400
@@ -70,7 +70,7 @@ class Adaptive(Value, Policy):
         fresh = self.fallback.create_instance()
         return self if fresh is self.fallback else self.replace(fallback=fresh)
 
-    def decide(self, failure: "Failure") -> "RetryAfter | GiveUp":
+    def decide(self, failure: "AttemptFailure") -> "RetryAfter | GiveUp":
         """Do what the server says; ask the fallback when it says nothing."""
         status = hints.status_of(failure.subject)
         if status is not None and status >= _FIRST_ERROR and status not in self.statuses:

@@ -3,14 +3,14 @@
 
 from redrive.errors import UsageError
 from redrive.retry.ambient import Attempt
-from redrive.retry.operation import REFUSED
+from redrive.retry.call import REFUSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from redrive.retry.operation import Operation
+    from redrive.retry.call import RetriedCall
 
 
 class BlockAttempt:
@@ -38,7 +38,7 @@ class BlockAttempt:
 class _Passes:
     """The passes of one loop, and what is between them."""
 
-    def __init__(self, operation: "Operation") -> None:
+    def __init__(self, operation: "RetriedCall") -> None:
         self._operation = operation
         self._delay: float | None = 0.0
         self._error: Exception | None = None

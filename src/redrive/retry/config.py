@@ -11,10 +11,10 @@ from redrive.duration import seconds
 from redrive.errors import InvalidSetting, PolicyFileError, UnknownPolicy, UsageError
 from redrive.retry.breaker import CircuitBreaker
 from redrive.retry.budget import RetryBudget
-from redrive.retry.calling import Retry, retry
 from redrive.retry.loops import Live
-from redrive.retry.plan import Plan
 from redrive.retry.policy_file import parse_toml, parse_xml
+from redrive.retry.retrier import Retry, retry
+from redrive.retry.settings import RetryPlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from redrive.clock import Clock
     from redrive.duration import Duration
     from redrive.retry.breaker import WhenOpen
-    from redrive.retry.plan import On
     from redrive.retry.policy import Policy
     from redrive.retry.policy_file import PolicySet
+    from redrive.retry.settings import On
     from redrive.telemetry import Event
 
     T = TypeVar("T")
@@ -144,7 +144,7 @@ class _Book:
         self._seen = _fingerprint(source)
         self._checked_at = clock.monotonic()
 
-    def enrol(self, live: "_LivePlan") -> Plan:
+    def enrol(self, live: "_LivePlan") -> RetryPlan:
         """Return a plan from the policies in force, and replace it whenever they are."""
         with self._lock:  # otherwise a reload between the two lines would pass it by
             plan = live.build()
@@ -213,10 +213,10 @@ class _LivePlan(Live):
         self.stated = stated
         super().__init__(book.enrol(self))
 
-    def build(self) -> Plan:
-        return Plan(**_DEFAULTS | self._book.settings_for(self._operation, self._policy) | self.stated)
+    def build(self) -> RetryPlan:
+        return RetryPlan(**_DEFAULTS | self._book.settings_for(self._operation, self._policy) | self.stated)
 
-    def current(self) -> Plan:
+    def current(self) -> RetryPlan:
         self._book.refresh()
         return self.plan
 

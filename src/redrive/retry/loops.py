@@ -6,14 +6,14 @@ that is part of the error's traceback and holds the error is garbage that only t
 """
 
 from redrive.retry.ambient import ambient
-from redrive.retry.operation import REFUSED, Operation
+from redrive.retry.call import REFUSED, RetriedCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Any, TypeVar
 
-    from redrive.retry.plan import Plan
+    from redrive.retry.settings import RetryPlan
 
     T = TypeVar("T")
 
@@ -23,34 +23,34 @@ class Live:
 
     __slots__ = ("plan",)
 
-    def __init__(self, plan: "Plan") -> None:
+    def __init__(self, plan: "RetryPlan") -> None:
         self.plan = plan
 
-    def current(self) -> "Plan":
+    def current(self) -> "RetryPlan":
         """Return the plan for an operation that begins, or that turns out to need one."""
         return self.plan
 
 
-def begin(live: Live, name: str) -> Operation:
+def begin(live: Live, name: str) -> RetriedCall:
     """Return a new operation whose first attempt is still to come."""
     plan = live.current()
     started = plan.clock.monotonic()
     if plan.budget is not None:
         plan.budget.called(started)
-    return Operation(plan, plan.operation or name, started, ambient.get())
+    return RetriedCall(plan, plan.operation or name, started, ambient.get())
 
 
-def adopt(live: Live, name: str, started: float) -> Operation:
+def adopt(live: Live, name: str, started: float) -> RetriedCall:
     """Return the operation of a call whose first attempt has just failed, outside."""
     plan = live.current()
-    operation = Operation(plan, plan.operation or name, started, None)
+    operation = RetriedCall(plan, plan.operation or name, started, None)
     if plan.breaker is not None:
         operation.adopt()
     return operation
 
 
 def attempts(
-    operation: Operation,
+    operation: RetriedCall,
     fn: "Callable[..., T]",
     args: "tuple[Any, ...]",
     kwargs: "dict[str, Any]",
@@ -90,7 +90,7 @@ def attempts(
 
 
 async def attempts_async(
-    operation: Operation,
+    operation: RetriedCall,
     fn: "Callable[..., Awaitable[T]]",
     args: "tuple[Any, ...]",
     kwargs: "dict[str, Any]",
@@ -130,7 +130,7 @@ async def attempts_async(
         failure = None
 
 
-def _passes_breaker(operation: Operation, failure: Exception | None, result: object) -> bool:
+def _passes_breaker(operation: RetriedCall, failure: Exception | None, result: object) -> bool:
     """Wait until the breaker lets the next attempt through; False if it does not."""
     while (pause := operation.pause(failure, result)) is not None:
         if pause == REFUSED:
@@ -139,7 +139,7 @@ def _passes_breaker(operation: Operation, failure: Exception | None, result: obj
     return True
 
 
-async def _passes_breaker_async(operation: Operation, failure: Exception | None, result: object) -> bool:
+async def _passes_breaker_async(operation: RetriedCall, failure: Exception | None, result: object) -> bool:
     """Wait until the breaker lets the next attempt through; False if it does not."""
     while (pause := operation.pause(failure, result)) is not None:
         if pause == REFUSED:
@@ -160,7 +160,7 @@ def _outcome(failure: Exception | None, result: "T") -> "T":
 
 async def _within(
     limit: float,
-    operation: Operation,
+    operation: RetriedCall,
     fn: "Callable[..., Awaitable[T]]",
     args: "tuple[Any, ...]",
     kwargs: "dict[str, Any]",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Whether to try again and when: the policies and the values they speak in. Pure: no I/O, no clock, no randomness.
 
-A policy looks at a ``Failure`` and answers ``RetryAfter(delay)`` or ``GiveUp(why)``. It is asked after every failure;
-somebody else waits, calls and counts.
+A policy looks at an ``AttemptFailure`` and answers ``RetryAfter(delay)`` or ``GiveUp(why)``. It is asked after every
+failure; somebody else waits, calls and counts.
 """
 
 from datetime import timedelta
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from redrive.retry.backoff import Jitter
 
     P = TypeVar("P", bound="Policy")
-    Outcome: TypeAlias = Literal["exhausted", "deadline", "budget", "breaker_open", "not_retryable", "nested"]
+    RetryOutcome: TypeAlias = Literal["exhausted", "deadline", "budget", "breaker_open", "not_retryable", "nested"]
 
 
 _LONGEST_DELAY = 2.0 * duration.LONGEST
 """Jitter may stretch the longest allowed delay to twice its length."""
 
 
-class Failure:
+class AttemptFailure:
     """What a policy may know about a failed attempt. Fresh for every failure; treat it as read-only.
 
     Attributes:
@@ -100,9 +100,9 @@ class GiveUp(Value):
 
     __slots__ = ("why", "outcome")
     why: str
-    outcome: "Outcome"
+    outcome: "RetryOutcome"
 
-    def __init__(self, why: str, outcome: "Outcome" = "exhausted") -> None:
+    def __init__(self, why: str, outcome: "RetryOutcome" = "exhausted") -> None:
         self._fill(why, outcome)
 
 
@@ -119,7 +119,7 @@ class Policy:
         """Return the policy for one operation: all its attempts ask this one object."""
         return self
 
-    def decide(self, failure: Failure) -> "RetryAfter | GiveUp":
+    def decide(self, failure: AttemptFailure) -> "RetryAfter | GiveUp":
         """Answer a failure."""
         raise NotImplementedError(f"{type(self).__name__} must define decide(failure)")
 
@@ -147,7 +147,7 @@ class Backoff(Policy):
         """Return the ``n``-th delay in seconds, before jitter, counted from 1."""
         raise NotImplementedError(f"{type(self).__name__} must define curve(n)")
 
-    def decide(self, failure: Failure) -> "RetryAfter | GiveUp":
+    def decide(self, failure: AttemptFailure) -> "RetryAfter | GiveUp":
         """Follow the curve until ``max_attempts``."""
         n = failure.attempt
         if self.max_attempts is not None and n >= self.max_attempts:
@@ -159,7 +159,7 @@ class Backoff(Policy):
         delay = self.curve(n)
         return RetryAfter(backoff.jittered(delay, self.jitter, failure.chance)) if delay else _AT_ONCE
 
-    def preview(self, attempts: int | None = None) -> "Preview":
+    def preview(self, attempts: int | None = None) -> "PolicyPreview":
         """Return the schedule this policy will follow, to look at before trusting it.
 
         Args:
@@ -170,14 +170,14 @@ class Backoff(Policy):
             tuple(self._delay_at(attempt, chance) for chance in (0.0, 0.5, 1.0))
             for attempt in range(1, min(limits, default=10))
         ]
-        return Preview(tuple(rows))
+        return PolicyPreview(tuple(rows))
 
     def _delay_at(self, attempt: int, chance: float) -> float:
-        decision = self.decide(Failure(attempt, chance=chance))
+        decision = self.decide(AttemptFailure(attempt, chance=chance))
         return decision.delay if isinstance(decision, RetryAfter) else 0.0
 
 
-class Preview(Value):
+class PolicyPreview(Value):
     """The waits of a policy: for each, the shortest, the middle and the longest in seconds. Print it."""
 
     __slots__ = ("waits",)

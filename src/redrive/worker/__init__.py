@@ -4,7 +4,7 @@
 The broker **redelivers**; the worker locks, handles and settles, and decides when and how often.
 """
 
-from redrive.worker.confirming import confirmation_of
+from redrive.worker.confirmation import confirmation_of
 from redrive.worker.context import BlockingContext, Context
 from redrive.worker.events import (
     DeliveriesTooFew,
@@ -14,8 +14,8 @@ from redrive.worker.events import (
     MessageLockLost,
     MessageMoved,
     PrefetchTooLarge,
+    WorkerAtFullSpeed,
     WorkerFault,
-    WorkerRecovered,
     WorkerSlowed,
 )
 from redrive.worker.recoverability import (
@@ -25,8 +25,8 @@ from redrive.worker.recoverability import (
     HandlerFailure,
     MoveToError,
     Recoverability,
-    RetryLater,
-    RetryNow,
+    RedeliverLater,
+    RedeliverNow,
     decide,
 )
 from redrive.worker.slowdown import SlowDown
@@ -48,12 +48,12 @@ __all__ = [
     "MoveToError",
     "PrefetchTooLarge",
     "Recoverability",
-    "RetryLater",
-    "RetryNow",
+    "RedeliverLater",
+    "RedeliverNow",
     "SlowDown",
     "Worker",
+    "WorkerAtFullSpeed",
     "WorkerFault",
-    "WorkerRecovered",
     "WorkerSlowed",
     "confirmation_of",
     "decide",

@@ -12,8 +12,8 @@ from redrive.broker import Abandon, Broker, Complete, DeadLetter, Defer, Effect,
 from redrive.broker.message import Headers
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, UsageError
-from redrive.worker.confirming import unbound
-from redrive.worker.lease import Lease
+from redrive.worker.confirmation import unbound
+from redrive.worker.held_message import HeldMessage
 from redrive.worker.recoverability import DELAYED_RETRIES, counter
 
 T = TypeVar("T")
@@ -39,19 +39,19 @@ class Host(Protocol):
         """Whether messages are deleted when they are received."""
         ...
 
-    async def settle(self, lease: Lease, effects: Sequence[Effect], *, is_handled: bool = False) -> None:
+    async def settle(self, lease: HeldMessage, effects: Sequence[Effect], *, is_handled: bool = False) -> None:
         """Settle a message, once."""
         ...
 
-    async def renew(self, lease: Lease) -> None:
+    async def renew(self, lease: HeldMessage) -> None:
         """Lengthen a lock."""
         ...
 
 
-class Facts:
+class HandlerFacts:
     """What both kinds of context know: the message, its history, and what is to be sent with its completion."""
 
-    def __init__(self, lease: Lease, host: Host) -> None:
+    def __init__(self, lease: HeldMessage, host: Host) -> None:
         self._lease = lease
         self._host = host
         self._sends: list[Effect] = []
@@ -167,7 +167,7 @@ class Facts:
         return Abandon(self._lease.lock, duration.seconds("delay", delay, zero=True), headers)
 
 
-class Context(Facts):
+class Context(HandlerFacts):
     """The context of an async handler: its second parameter.
 
     A handler declared with ``auto_complete=False`` settles its message itself, once. What it has sent by then goes
@@ -199,10 +199,10 @@ class Context(Facts):
         await self._settle(DeadLetter(self._lease.lock, reason, description, headers))
 
 
-class BlockingContext(Facts):
+class BlockingContext(HandlerFacts):
     """The context of a blocking handler: its second parameter. The same as ``Context``, without ``await``."""
 
-    def __init__(self, lease: Lease, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, lease: HeldMessage, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(lease, host)
         self._loop = loop
 

@@ -173,7 +173,7 @@ class WorkerSlowed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerRecovered(Event):
+class WorkerAtFullSpeed(Event):
     """A message was handled after all: the worker goes at full speed again.
 
     Attributes:
@@ -181,7 +181,7 @@ class WorkerRecovered(Event):
         failures: how many failures there were in a row before.
     """
 
-    name = "redrive.worker.recovered"
+    name = "redrive.worker.full_speed"
 
     queue: str
     failures: int

@@ -12,7 +12,7 @@ from redrive.broker import QueueInfo
 from redrive.errors import InvalidSetting
 from redrive.retry import Backoff
 from redrive.worker.context import BlockingContext, Context
-from redrive.worker.payload import Decode, decoder
+from redrive.worker.decode import Decode, decoder
 from redrive.worker.recoverability import Decision, HandlerFailure, Recoverability, decide
 from redrive.worker.slowdown import SlowDown
 

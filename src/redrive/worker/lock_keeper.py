@@ -12,8 +12,8 @@ from math import inf
 from redrive.broker import Engine
 from redrive.clock import Clock
 from redrive.errors import EngineUnavailable
-from redrive.worker.faults import Faults
-from redrive.worker.lease import Lease
+from redrive.worker.held_message import HeldMessage
+from redrive.worker.store_errors import Faults
 
 
 class LockKeeper:
@@ -37,8 +37,8 @@ class LockKeeper:
         lock_s: float,
         max_renewal_s: float,
         faults: Faults,
-        on_lost: Callable[[Lease], None],
-        on_stale: Callable[[Lease], None],
+        on_lost: Callable[[HeldMessage], None],
+        on_stale: Callable[[HeldMessage], None],
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -47,7 +47,7 @@ class LockKeeper:
         self._faults = faults
         self._on_lost = on_lost
         self._on_stale = on_stale
-        self._leases: set[Lease] = set()
+        self._leases: set[HeldMessage] = set()
         self._alarm_at = inf
         self._hurry = asyncio.Event()
         self._failures = 0
@@ -60,17 +60,17 @@ class LockKeeper:
         late_s = max(self._late_s, self._clock.monotonic() - self._alarm_at)
         return late_s if late_s > self._lock_s / 4 else 0.0
 
-    def has_time(self, lease: Lease) -> bool:
+    def has_time(self, lease: HeldMessage) -> bool:
         """Say whether a handler may still begin: a tenth of the lock is left at least."""
         return lease.held_until - self._clock.monotonic() > self._lock_s / 10
 
-    def watch(self, lease: Lease) -> None:
+    def watch(self, lease: HeldMessage) -> None:
         """Begin to look after a lease, or note that its handler has begun."""
         self._leases.add(lease)
         if self._due(lease) < self._alarm_at:
             self._hurry.set()
 
-    def forget(self, lease: Lease) -> None:
+    def forget(self, lease: HeldMessage) -> None:
         """Stop looking after a lease."""
         self._leases.discard(lease)
 
@@ -82,7 +82,7 @@ class LockKeeper:
             self._alarm_at, self._late_s = inf, max(0.0, self._clock.monotonic() - self._alarm_at)
             await self._tend()
 
-    async def renew(self, leases: list[Lease]) -> None:
+    async def renew(self, leases: list[HeldMessage]) -> None:
         """Renew locks together; a lease that turns out to be lost is marked so."""
         asked_at = self._clock.monotonic()
         renewed = await self._engine.renew([lease.lock for lease in leases])
@@ -116,7 +116,7 @@ class LockKeeper:
         soon = [lease for lease in running if not lease.is_lost and self._may_renew(lease, now)]
         await self._renew([lease for lease in soon if lease.held_until - now <= 0.75 * self._lock_s])
 
-    async def _renew(self, leases: list[Lease]) -> None:
+    async def _renew(self, leases: list[HeldMessage]) -> None:
         if not leases:
             return
         try:
@@ -129,7 +129,7 @@ class LockKeeper:
             self._failures = 0
             self._not_before = -inf
 
-    def _due(self, lease: Lease) -> float:
+    def _due(self, lease: HeldMessage) -> float:
         """Return when a lease needs attention."""
         if lease.is_lost:
             return inf
@@ -138,9 +138,9 @@ class LockKeeper:
         renew_at = max(lease.held_until - self._lock_s / 2, self._not_before)
         return min(renew_at, lease.held_until) if self._may_renew(lease, renew_at) else lease.held_until
 
-    def _may_renew(self, lease: Lease, at: float) -> bool:
+    def _may_renew(self, lease: HeldMessage, at: float) -> bool:
         return max(at, self._clock.monotonic()) < lease.began_at + self._max_renewal_s
 
-    def _lose(self, lease: Lease) -> None:
+    def _lose(self, lease: HeldMessage) -> None:
         lease.is_lost = True
         self._on_lost(lease)

@@ -11,9 +11,9 @@ from typing import Any
 from redrive.broker import Abandon, Engine, Received
 from redrive.clock import Clock
 from redrive.errors import EngineUnavailable, LockLost
-from redrive.worker.faults import Faults
-from redrive.worker.lease import Lease
+from redrive.worker.held_message import HeldMessage
 from redrive.worker.lock_keeper import LockKeeper
+from redrive.worker.store_errors import Faults
 
 _MOST_AT_ONCE = 1_000
 _IDLE_S = 10.0
@@ -47,7 +47,7 @@ class Receiver:
         keeper: LockKeeper,
         wanted: Callable[[], int],
         on_arrival: Callable[[], None],
-        on_lost: Callable[[Lease], None],
+        on_lost: Callable[[HeldMessage], None],
         delete: bool = False,
     ) -> None:
         self._queue = queue
@@ -60,7 +60,7 @@ class Receiver:
         self._on_arrival = on_arrival
         self._on_lost = on_lost
         self._delete = delete
-        self._buffer: deque[Lease] = deque()
+        self._buffer: deque[HeldMessage] = deque()
         self._wake = asyncio.Event()
         self._releasing: set[asyncio.Task[None]] = set()
 
@@ -80,7 +80,7 @@ class Receiver:
             elif not await self._fetch(room):
                 await self._engine.wait(self._queue, _IDLE_S)
 
-    def next(self) -> Lease | None:
+    def next(self) -> HeldMessage | None:
         """Take the next message out of the buffer, if there is one whose lock lasts."""
         while self._buffer:
             lease = self._buffer.popleft()
@@ -89,7 +89,7 @@ class Receiver:
             self._let_go([lease])
         return None
 
-    def drop(self, lease: Lease) -> None:
+    def drop(self, lease: HeldMessage) -> None:
         """Let go of a message that has waited too long."""
         if lease in self._buffer:
             self._buffer.remove(lease)
@@ -115,7 +115,7 @@ class Receiver:
             return self._take(room) if self._delete else self._engine.lock_next(self._queue, room)
 
         found = await self._faults.insist("receive", ask)
-        leases = [Lease(received, asked_at, self._lock_s) for received in found]
+        leases = [HeldMessage(received, asked_at, self._lock_s) for received in found]
         # the worker may have slowed down meanwhile
         kept = leases if self._delete else leases[: max(0, self._wanted())]
         self._let_go(leases[len(kept) :])
@@ -129,17 +129,17 @@ class Receiver:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
             with suppress(EngineUnavailable):
-                self._keep([Lease(received, self._clock.monotonic(), inf) for received in await taking])
+                self._keep([HeldMessage(received, self._clock.monotonic(), inf) for received in await taking])
             raise
 
-    def _keep(self, leases: list[Lease]) -> None:
+    def _keep(self, leases: list[HeldMessage]) -> None:
         for lease in leases:
             self._buffer.append(lease)
             self._keeper.watch(lease)
         if leases:
             self._on_arrival()
 
-    def _let_go(self, leases: list[Lease]) -> None:
+    def _let_go(self, leases: list[HeldMessage]) -> None:
         for lease in leases:
             self._keeper.forget(lease)
             if lease.held_until <= self._clock.monotonic():
@@ -150,7 +150,7 @@ class Receiver:
             self._releasing.add(releasing)
             releasing.add_done_callback(self._releasing.discard)
 
-    async def _release(self, lease: Lease) -> None:
+    async def _release(self, lease: HeldMessage) -> None:
         """Give a message back as if nobody had received it."""
         try:
             await self._engine.apply([Abandon(lease.lock, uncount=True)])

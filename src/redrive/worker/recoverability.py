@@ -43,7 +43,7 @@ from typing import Any, Final, Literal, TypeAlias
 from redrive import duration
 from redrive.broker.message import Headers, HeaderValue, Message
 from redrive.errors import InvalidPayload, InvalidSetting
-from redrive.retry.policy import Backoff, Delays, Exponential, Failure, RetryAfter
+from redrive.retry.policy import AttemptFailure, Backoff, Delays, Exponential, RetryAfter
 from redrive.worker.bad_bodies import blames_body
 
 Classification: TypeAlias = Literal["retry", "delay", "poison", "ignore"]
@@ -120,12 +120,12 @@ class HandlerFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryNow:
+class RedeliverNow:
     """Deliver it again at once; the queue dead-letters it instead if it has had its ``max_delivery_count``."""
 
 
 @dataclass(frozen=True, slots=True)
-class RetryLater:
+class RedeliverLater:
     """Deliver it again after a delay, in a new round of immediate redeliveries.
 
     Attributes:
@@ -166,7 +166,7 @@ class Discard:
     """Complete it all the same: this failure does not matter."""
 
 
-Decision: TypeAlias = RetryNow | RetryLater | MoveToError | Discard
+Decision: TypeAlias = RedeliverNow | RedeliverLater | MoveToError | Discard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +225,7 @@ def decide(failure: HandlerFailure, policy: Recoverability) -> Decision:
     if kind == "poison":
         return MoveToError(POISON, f"no redelivery mends {_said(failure)}", policy.error_queue)
     if kind == "retry" and failure.delivery_count <= min(policy.immediate, failure.max_delivery_count - 1):
-        return RetryNow()
+        return RedeliverNow()
     return _later_or_never(failure, policy)
 
 
@@ -233,9 +233,9 @@ def _later_or_never(failure: HandlerFailure, policy: Recoverability) -> Decision
     last = f"attempt {failure.attempt} failed with {_said(failure)}"
     if not isinstance(policy.delayed, Backoff):
         return MoveToError(MAX_IMMEDIATE_RETRIES, last, policy.error_queue)
-    answer = policy.delayed.decide(Failure(failure.delayed_retries + 1, failure.error, chance=failure.chance))
+    answer = policy.delayed.decide(AttemptFailure(failure.delayed_retries + 1, failure.error, chance=failure.chance))
     if isinstance(answer, RetryAfter):
-        return RetryLater(answer.delay)
+        return RedeliverLater(answer.delay)
     count = failure.delayed_retries
     tried = "1 delayed redelivery" if count == 1 else f"{count} delayed redeliveries"
     description = f"{tried} did not help; {last}"

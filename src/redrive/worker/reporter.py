@@ -7,8 +7,8 @@ from redrive.broker import dead_letter_queue
 from redrive.clock import Clock
 from redrive.telemetry import Event
 from redrive.worker.events import HandlerFailed, HandlerOverdue, MessageLockLost, MessageMoved
-from redrive.worker.lease import Lease
-from redrive.worker.recoverability import Decision, Discard, HandlerFailure, MoveToError, RetryLater, RetryNow
+from redrive.worker.held_message import HeldMessage
+from redrive.worker.recoverability import Decision, Discard, HandlerFailure, MoveToError, RedeliverLater, RedeliverNow
 
 
 class Reporter:
@@ -28,9 +28,9 @@ class Reporter:
     def decided(self, decision: Decision, failure: HandlerFailure) -> None:
         """Report a failure, and what was done about it."""
         match decision:
-            case RetryNow():
+            case RedeliverNow():
                 self.failed(failure, "retry_now", 0.0)
-            case RetryLater(delay):
+            case RedeliverLater(delay):
                 self.failed(failure, "retry_later", delay)
             case Discard():
                 self.failed(failure, "discarded")
@@ -53,11 +53,11 @@ class Reporter:
             )
         )
 
-    def lost(self, lease: Lease, stalled: float = 0.0) -> None:
+    def lost(self, lease: HeldMessage, stalled: float = 0.0) -> None:
         """Report that a lock ended too early."""
         held = self._clock.monotonic() - lease.taken_at
         self._report(MessageLockLost(self._queue, lease.id, lease.phase, held, stalled))
 
-    def overdue(self, lease: Lease, timeout: float) -> None:
+    def overdue(self, lease: HeldMessage, timeout: float) -> None:
         """Report a handler that takes longer than its time-out, and cannot be stopped."""
         self._report(HandlerOverdue(self._queue, lease.id, timeout))

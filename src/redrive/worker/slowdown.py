@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from redrive import duration
 from redrive.errors import InvalidSetting
-from redrive.retry.policy import Exponential, Failure, RetryAfter
+from redrive.retry.policy import AttemptFailure, Exponential, RetryAfter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +38,12 @@ class SlowDown:
     def pause(self, n: int, chance: float) -> float:
         """Return the seconds of the ``n``-th pause, counted from 1."""
         policy = Exponential(min=self.first, max=self.longest, max_attempts=None)
-        answer = policy.decide(Failure(n, chance=chance))
+        answer = policy.decide(AttemptFailure(n, chance=chance))
         return answer.delay if isinstance(answer, RetryAfter) else self.longest
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SlowdownState:
     """How fast a worker goes.
 
     Attributes:
@@ -62,15 +62,15 @@ class Pace:
         return self.pauses > 0
 
 
-FULL_SPEED = Pace()
+FULL_SPEED = SlowdownState()
 
 
-def after_success(_pace: Pace) -> Pace:
+def after_success(_pace: SlowdownState) -> SlowdownState:
     """Return the pace after a message was handled."""
     return FULL_SPEED
 
 
-def after_failure(pace: Pace, policy: SlowDown | None, chance: float, *, is_probe: bool) -> Pace:
+def after_failure(pace: SlowdownState, policy: SlowDown | None, chance: float, *, is_probe: bool) -> SlowdownState:
     """Return the pace after a handler failed.
 
     Args:
@@ -85,4 +85,4 @@ def after_failure(pace: Pace, policy: SlowDown | None, chance: float, *, is_prob
     if policy is None or not is_longer:
         return replace(pace, failures=failures)
     pauses = pace.pauses + 1
-    return Pace(failures, pauses, policy.pause(pauses, chance))
+    return SlowdownState(failures, pauses, policy.pause(pauses, chance))

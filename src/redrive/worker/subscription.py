@@ -10,16 +10,16 @@ from typing import Any
 from redrive.broker import Abandon, Broker, Complete, Effect, QueueInfo
 from redrive.clock import pause, utc
 from redrive.errors import EngineUnavailable, LockLost, QueueNotFound, RedriveError, UsageError
-from redrive.worker.calling import Caller
-from redrive.worker.confirming import confirmation_of
+from redrive.worker.call import Caller
+from redrive.worker.confirmation import confirmation_of
 from redrive.worker.context import BlockingContext, Context
-from redrive.worker.failure import source_of, trace_of
-from redrive.worker.faults import Faults
+from redrive.worker.environment import Surroundings
+from redrive.worker.exception import source_of, trace_of
 from redrive.worker.handler import Handler
-from redrive.worker.hung import LATEST_END_S, HungHandlers
-from redrive.worker.lease import Lease
+from redrive.worker.held_message import HeldMessage
+from redrive.worker.hung_handlers import LATEST_END_S, HungHandlers
 from redrive.worker.lock_keeper import LockKeeper
-from redrive.worker.pacing import Pacer
+from redrive.worker.pacer import Pacer
 from redrive.worker.receiver import Receiver
 from redrive.worker.recoverability import (
     POISON,
@@ -28,13 +28,13 @@ from redrive.worker.recoverability import (
     HandlerFailure,
     MoveToError,
     Recoverability,
-    RetryLater,
-    RetryNow,
+    RedeliverLater,
+    RedeliverNow,
     decide,
 )
 from redrive.worker.reporter import Reporter
-from redrive.worker.settling import buried, effects_of
-from redrive.worker.surroundings import Surroundings
+from redrive.worker.settlement import buried, effects_of
+from redrive.worker.store_errors import Faults
 
 
 class Subscription:
@@ -50,8 +50,8 @@ class Subscription:
         self._settings = queue.settings
         self._clock = around.broker.clock
         self.is_stopping = False
-        self._running: set[Lease] = set()
-        self._busy: set[Lease] = set()
+        self._running: set[HeldMessage] = set()
+        self._busy: set[HeldMessage] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._fetching: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -183,25 +183,25 @@ class Subscription:
             lease.task = asyncio.create_task(self._process(lease), name=f"redrive-handler-{lease.id}")
             lease.task.add_done_callback(partial(self._ended, lease))
 
-    def _ended(self, lease: Lease, task: asyncio.Task[None]) -> None:
+    def _ended(self, lease: HeldMessage, task: asyncio.Task[None]) -> None:
         self._running.discard(lease)
         self._hung.discard(lease)
         self._keeper.forget(lease)
         self._check(task)
         self._free(lease)
 
-    def _free(self, lease: Lease) -> None:
+    def _free(self, lease: HeldMessage) -> None:
         """Make room for the next message: this one's handler has ended, though it may not be settled yet."""
         self._busy.discard(lease)
         self._receiver.wake()
         self._pump()
 
-    def _drop(self, lease: Lease) -> None:
+    def _drop(self, lease: HeldMessage) -> None:
         self._receiver.drop(lease)
 
     # --- handlers that go on without their message
 
-    def _note_lost(self, lease: Lease) -> None:
+    def _note_lost(self, lease: HeldMessage) -> None:
         self._reporter.lost(lease, self._keeper.stalled_s)
         if lease.phase != "handling":
             return
@@ -209,15 +209,15 @@ class Subscription:
             _cancel(lease)
         self._give_up_later(lease)
 
-    def _note_overdue(self, lease: Lease, timeout: float) -> None:
+    def _note_overdue(self, lease: HeldMessage, timeout: float) -> None:
         self._reporter.overdue(lease, timeout)
         if lease.phase == "settled":  # by hand: there is no lock that it could lose
             self._give_up_later(lease)
 
-    def _give_up_later(self, lease: Lease) -> None:
+    def _give_up_later(self, lease: HeldMessage) -> None:
         _task = self._spawn(self._give_up_on(lease))
 
-    async def _give_up_on(self, lease: Lease) -> None:
+    async def _give_up_on(self, lease: HeldMessage) -> None:
         """Give a handler's place to the next message, unless it ends soon."""
         await pause(self._clock, LATEST_END_S)
         if lease in self._running:
@@ -227,7 +227,7 @@ class Subscription:
 
     # --- handling
 
-    async def _process(self, lease: Lease) -> None:
+    async def _process(self, lease: HeldMessage) -> None:
         context = self._context(lease)
         try:
             await self._caller.call(lease, context)
@@ -249,18 +249,18 @@ class Subscription:
         else:
             self._succeeded(lease)
 
-    def _check_settled(self, lease: Lease) -> None:
+    def _check_settled(self, lease: HeldMessage) -> None:
         if lease.phase == "handling":
             raise UsageError(
                 f"{self._handler.name} returned without settling its message; await context.complete() or another"
             )
 
-    def _context(self, lease: Lease) -> Context | BlockingContext:
+    def _context(self, lease: HeldMessage) -> Context | BlockingContext:
         if self._handler.is_async:
             return Context(lease, self)
         return BlockingContext(lease, self, asyncio.get_running_loop())
 
-    async def settle(self, lease: Lease, effects: Sequence[Effect], *, is_handled: bool = False) -> None:
+    async def settle(self, lease: HeldMessage, effects: Sequence[Effect], *, is_handled: bool = False) -> None:
         """Settle a message, once, however long the engine takes; if it is handled, whoever recovered it is told.
 
         Raises:
@@ -285,7 +285,7 @@ class Subscription:
             raise
         lease.phase = "settled"
 
-    async def _apply(self, lease: Lease, effects: Sequence[Effect], *, is_handled: bool) -> None:
+    async def _apply(self, lease: HeldMessage, effects: Sequence[Effect], *, is_handled: bool) -> None:
         received = lease.received
         told = confirmation_of(received.message, received.queue, utc(self._clock.time())) if is_handled else []
         try:
@@ -295,7 +295,7 @@ class Subscription:
                 raise
             await self._around.broker.apply(*effects)  # nobody listens any more; that must not cost the message
 
-    async def renew(self, lease: Lease) -> None:
+    async def renew(self, lease: HeldMessage) -> None:
         """Lengthen a lock; ``LockLost`` if it is not ours any more."""
         if lease.phase != "handling" or lease.is_lost:
             raise lease.lost()
@@ -303,7 +303,7 @@ class Subscription:
         if lease.is_lost:
             raise lease.lost()
 
-    async def _give_back(self, lease: Lease) -> None:
+    async def _give_back(self, lease: HeldMessage) -> None:
         if self.is_deleting:
             error = RuntimeError("the worker stopped before the handler ended")
             self._reporter.failed(self._facts(lease, error), "dropped")
@@ -316,11 +316,11 @@ class Subscription:
 
     # --- what came of it
 
-    def _succeeded(self, lease: Lease) -> None:
+    def _succeeded(self, lease: HeldMessage) -> None:
         self._pacer.succeeded()
         self._note_time(lease)
 
-    async def _failed(self, lease: Lease, error: Exception) -> None:
+    async def _failed(self, lease: HeldMessage, error: Exception) -> None:
         failure = self._facts(lease, error)
         if lease.phase != "handling" or lease.is_lost:
             outcome = "dropped" if self.is_deleting else "lock_lost" if lease.is_lost else "settled"
@@ -339,7 +339,7 @@ class Subscription:
             self._slow_down(lease)
         self._note_time(lease)
 
-    def _facts(self, lease: Lease, error: Exception) -> HandlerFailure:
+    def _facts(self, lease: HeldMessage, error: Exception) -> HandlerFailure:
         return HandlerFailure(
             error=error,
             queue=self._handler.queue,
@@ -362,7 +362,7 @@ class Subscription:
             await self._faults.tell("recoverability", told)
             return decide(failure, Recoverability())
 
-    async def _carry_out(self, decision: Decision, failure: HandlerFailure, lease: Lease) -> Decision:
+    async def _carry_out(self, decision: Decision, failure: HandlerFailure, lease: HeldMessage) -> Decision:
         try:
             effects, is_handled = effects_of(decision, failure, lease.lock), isinstance(decision, Discard)
             await self.settle(lease, effects, is_handled=is_handled)
@@ -375,7 +375,7 @@ class Subscription:
             await self.settle(lease, [buried(decision, failure, lease.lock)])
         return decision
 
-    def _slow_down(self, lease: Lease) -> None:
+    def _slow_down(self, lease: HeldMessage) -> None:
         if seconds := self._pacer.failed(is_probe=lease.is_probe):
             self._receiver.clear()
             self._pausing = self._spawn(self._wake_after(seconds))
@@ -384,17 +384,17 @@ class Subscription:
         await pause(self._clock, seconds)
         self._receiver.wake()
 
-    def _note_time(self, lease: Lease) -> None:
+    def _note_time(self, lease: HeldMessage) -> None:
         self._pacer.took(self._clock.monotonic() - lease.began_at)
 
 
 def _checked(decision: Decision) -> Decision:
-    if not isinstance(decision, RetryNow | RetryLater | MoveToError | Discard):
+    if not isinstance(decision, RedeliverNow | RedeliverLater | MoveToError | Discard):
         raise UsageError(f"recoverability returned {decision!r}, which is no decision")
     return decision
 
 
-def _cancel(lease: Lease) -> None:
+def _cancel(lease: HeldMessage) -> None:
     lease.is_cancelled = True
     if lease.task is not None:
         lease.task.cancel()

@@ -11,20 +11,19 @@ from typing import Any, Never, TypeVar
 
 from redrive import duration
 from redrive.broker import BlockingBroker, Broker, QueueInfo
-from redrive.broker.engine import check_queue_name
-from redrive.broker.lifecycle import DEAD_LETTER_SUFFIX, is_dead_letter_queue
+from redrive.broker.rules import DEAD_LETTER_SUFFIX, check_queue_name, is_dead_letter_queue
 from redrive.errors import InvalidSetting, UnknownSetting, UsageError
 from redrive.retry import Backoff
 from redrive.telemetry import Event, report
+from redrive.worker.environment import Surroundings
 from redrive.worker.events import DeliveriesTooFew
-from redrive.worker.faults import RECONNECT, OnError, check_reconnect
 from redrive.worker.handler import Decide, Handler, checked_handler, name_of
-from redrive.worker.hung import LATEST_END_S
+from redrive.worker.hung_handlers import LATEST_END_S
 from redrive.worker.recoverability import Recoverability
 from redrive.worker.signals import STOP_SIGNALS, handling_signals
 from redrive.worker.slowdown import SlowDown
+from redrive.worker.store_errors import RECONNECT, OnError, check_reconnect
 from redrive.worker.subscription import Subscription
-from redrive.worker.surroundings import Surroundings
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from redrive.broker import QueueSettings, Send
-from redrive.engines.postgres import schema, shape
+from redrive.engines.postgres import expected_schema, schema
 from redrive.engines.sqlite import schema as sqlite_schema
 from redrive.errors import SchemaMismatch, UsageError
 from tests.engines.postgres.breaking import ORDERS, message, opened
@@ -97,5 +97,5 @@ def test_what_migrations_make_is_read_from_their_scripts():
         "CREATE FUNCTION @.f(x text) RETURNS void AS $redrive$ CREATE TABLE @.no (x text) $redrive$;",
         "ALTER TABLE @.c RENAME COLUMN x TO y; ALTER TABLE @.c ADD CONSTRAINT one UNIQUE (y);",
     ]
-    assert shape.tables(scripts) == {"a": {"x", "more", "most"}, "c": {"y"}}
-    assert shape.functions(scripts) == {"f"}
+    assert expected_schema.tables(scripts) == {"a": {"x", "more", "most"}, "c": {"y"}}
+    assert expected_schema.functions(scripts) == {"f"}

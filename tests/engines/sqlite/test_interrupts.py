@@ -148,7 +148,7 @@ async def test_a_thread_that_cannot_be_started_is_told_to_everybody(engine, monk
 
     async with asyncio.timeout(PATIENCE_S):
         with monkeypatch.context() as patch:
-            patch.setattr("redrive.engines.sqlite.writer.Thread.start", fail)
+            patch.setattr("redrive.engines.sqlite.group_commit.Thread.start", fail)
             errors = await asyncio.gather(*(outcome(send(engine, f"{number}")) for number in range(3)))
         assert [type(error) for error in errors] == [EngineUnavailable] * 3
         assert await asyncio.gather(*(send(engine, f"{number}") for number in range(3))) == [[1], [2], [3]]

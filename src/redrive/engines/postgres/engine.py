@@ -12,35 +12,28 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from redrive.broker.engine import (
-    Capabilities,
-    Complete,
-    Effect,
-    Outcome,
-    QueueInfo,
-    QueueSettings,
-    Send,
-    SessionLock,
-    Upkeep,
-)
-from redrive.broker.lifecycle import LOCKED_STATES, State, dead_letter_queue
+from redrive.broker.effects import Complete, Effect, EffectResult, Send, SessionLock
+from redrive.broker.lifecycle import LOCKED_STATES, State
 from redrive.broker.message import Lock, Received
+from redrive.broker.port import Capabilities, QueueInfo, Upkeep
+from redrive.broker.rules import dead_letter_queue
+from redrive.broker.settings import QueueSettings
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
-from redrive.engines.ledger.script import Script, run_postgres
-from redrive.engines.postgres import faults
-from redrive.engines.postgres.database import PLANNED, TRIES, Database, Theirs, is_lost
+from redrive.engines.postgres import errors
+from redrive.engines.postgres.busy_rows import Holders, There
+from redrive.engines.postgres.connections import PLANNED, TRIES, Database, Theirs, is_lost
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import MOST_AT_ONCE, ApplyAsk, LockAsk, check_session_id, queue_of
-from redrive.engines.postgres.groups import Groups
-from redrive.engines.postgres.holders import Holders, There
-from redrive.engines.postgres.listener import Listener
+from redrive.engines.postgres.notify import Listener
+from redrive.engines.postgres.outbox import call_within
 from redrive.engines.postgres.queues import Queue, Queues, check_findable, is_text, settings_of
+from redrive.engines.postgres.requests import Groups
 from redrive.engines.postgres.schema import QUOTE, migrate
 from redrive.engines.postgres.store import COLUMNS, Store
-from redrive.engines.postgres.tidying import Tidying
-from redrive.engines.postgres.within import call_within
+from redrive.engines.postgres.upkeep import Tidying
+from redrive.engines.sql.script import Script, run_postgres
 from redrive.errors import (
     EngineBusy,
     InvalidSetting,
@@ -178,7 +171,7 @@ class PostgresEngine:
         inside: Callable[[Any], Awaitable[object]] | None = None,
         *,
         within: object | None = None,
-    ) -> list[Outcome]:
+    ) -> list[EffectResult]:
         """Do all of it or nothing.
 
         Args:
@@ -193,14 +186,14 @@ class PostgresEngine:
         if inside is None and _ORDINARY.issuperset(map(type, effects)):
             return await self._groups.submit(ApplyAsk(effects))
 
-        async def do(store: Store) -> list[Outcome]:
+        async def do(store: Store) -> list[EffectResult]:
             if inside is not None:
                 await _do_theirs(inside, store.connection)
             return [await store.apply(effect) for effect in effects]
 
         return await self._alone(do)
 
-    async def _apply_within(self, connection: object, effects: Sequence[Effect]) -> list[Outcome]:
+    async def _apply_within(self, connection: object, effects: Sequence[Effect]) -> list[EffectResult]:
         if not _ORDINARY.issuperset(map(type, effects)):
             raise UsageError("only Send and Complete can be part of a transaction of yours")
         for effect in effects:
@@ -522,6 +515,6 @@ async def _do_theirs(inside: Callable[[Any], Awaitable[object]], connection: Con
     try:
         await inside(connection)
     except Exception as error:
-        if is_lost(connection) or faults.is_worth_repeating(error):
+        if is_lost(connection) or errors.is_worth_repeating(error):
             raise  # that is nothing he did
         raise Theirs(error) from error

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from redrive.broker.engine import Complete, Effect, Outcome, Send
+from redrive.broker.effects import Complete, Effect, EffectResult, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Lock, Received
 from redrive.engines import stored
-from redrive.engines.dealing import deal
-from redrive.engines.postgres.lane import Ask
+from redrive.engines.distribution import deal
+from redrive.engines.postgres.group_commit import Ask
 from redrive.engines.postgres.queues import Queue, is_text
 from redrive.errors import InvalidMessage, RedriveError, SessionRequired
 
@@ -26,7 +26,7 @@ MOST_AT_ONCE = 1_000_000
 """How many messages one call locks; whoever wants more gets fewer, and asks again."""
 
 
-class ApplyAsk(Ask[list[Outcome]]):
+class ApplyAsk(Ask[list[EffectResult]]):
     """A caller's sends and completions, all or nothing."""
 
     __slots__ = ("effects",)

@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from redrive.engines.postgres import faults
+from redrive.engines.postgres import errors
 from redrive.engines.postgres.driver import Connection
 
 DENIED = "42501"
@@ -35,7 +35,7 @@ async def explained(connection: Connection, schema: str) -> str:
     """Say which rights the user of a connection lacks."""
     try:
         return told(dict(await connection.fetchrow(_ASK, schema)), schema)
-    except faults.Trouble as error:
+    except errors.Trouble as error:
         return f"the user may not do that, and could not be told which grant is missing ({error})"
 
 

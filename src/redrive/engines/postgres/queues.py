@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from redrive.broker import lifecycle
-from redrive.broker.engine import QueueSettings
-from redrive.broker.lifecycle import dead_letter_queue, is_dead_letter_queue, source_queue
+from redrive.broker import rules
+from redrive.broker.rules import dead_letter_queue, is_dead_letter_queue, source_queue
+from redrive.broker.settings import QueueSettings
 from redrive.clock import Clock
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.stored import dead_letter_json, is_name
@@ -197,8 +197,8 @@ def settings_of(row: Row) -> QueueSettings:
 
 def _columns(name: str, settings: QueueSettings) -> dict[str, Any]:
     source = source_queue(name)
-    over_delivered = lifecycle.over_delivered_text(settings.max_delivery_count)
+    over_delivered = rules.over_delivered_text(settings.max_delivery_count)
     return asdict(settings) | {
-        "over_delivered": dead_letter_json(lifecycle.MAX_DELIVERY_COUNT_EXCEEDED, over_delivered, source),
-        "expired": dead_letter_json(lifecycle.TTL_EXPIRED, lifecycle.EXPIRED_TEXT, source),
+        "over_delivered": dead_letter_json(rules.MAX_DELIVERY_COUNT_EXCEEDED, over_delivered, source),
+        "expired": dead_letter_json(rules.TTL_EXPIRED, rules.EXPIRED_TEXT, source),
     }

@@ -10,10 +10,10 @@ In the scripts ``@.`` stands for the schema.
 
 from functools import cache
 
-from redrive.engines.ledger.schema import KEYS, postgres_script
-from redrive.engines.postgres import shape
+from redrive.engines.postgres import expected_schema
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.session_settings import in_transaction
+from redrive.engines.sql.recovery.schema import KEYS, postgres_script
 from redrive.errors import SchemaMismatch, UsageError
 
 MESSAGES = """
@@ -439,14 +439,14 @@ async def _check_shape(connection: Connection, schema: str) -> None:
     for table, column in rows:
         there.setdefault(table, set()).add(column)
     known = {row[0] for row in await connection.fetch(_FUNCTIONS, schema)}
-    if problem := shape.missing(*_wanted(MIGRATIONS), there, known):
+    if problem := expected_schema.missing(*_wanted(MIGRATIONS), there, known):
         raise SchemaMismatch(len(MIGRATIONS), len(MIGRATIONS), problem)
 
 
 @cache
 def _wanted(migrations: tuple[tuple[str, str], ...]) -> tuple[dict[str, set[str]], set[str]]:
     scripts = [script for _, script in migrations]
-    return shape.tables(scripts), shape.functions(scripts)
+    return expected_schema.tables(scripts), expected_schema.functions(scripts)
 
 
 _COLUMNS = """

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 
-from redrive.engines.postgres import faults
+from redrive.engines.postgres import errors
 
 # A machine that freezes in the middle of a transaction must not keep what it holds from everybody else for hours. How
 # long a statement may take is decided on our side, where the caller waits.
@@ -90,7 +90,7 @@ async def in_transaction(connection: Connection) -> AsyncGenerator[None]:
     try:
         yield
     except Exception:
-        with suppress(*faults.Trouble):  # then the connection is gone, and the transaction with it
+        with suppress(*errors.Trouble):  # then the connection is gone, and the transaction with it
             await connection.execute("ROLLBACK")
         raise
     await connection.execute("COMMIT")

@@ -8,15 +8,15 @@ a statement joins the table of queues instead, since none of this is done often 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from redrive.broker import lifecycle
-from redrive.broker.engine import (
+from redrive.broker import rules
+from redrive.broker.effects import (
     Abandon,
     Cancel,
     Complete,
     DeadLetter,
     Defer,
     Effect,
-    Outcome,
+    EffectResult,
     Send,
     SessionLock,
     SetSessionState,
@@ -25,7 +25,7 @@ from redrive.broker.lifecycle import State
 from redrive.broker.message import Headers, Lock, Received
 from redrive.clock import utc
 from redrive.engines import stored
-from redrive.engines.postgres.database import Database
+from redrive.engines.postgres.connections import Database
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import outgoing
 from redrive.engines.postgres.queues import COLUMNS as QUEUE_COLUMNS
@@ -77,7 +77,7 @@ class Store:
 
     # --- effects
 
-    async def apply(self, effect: Effect) -> Outcome:
+    async def apply(self, effect: Effect) -> EffectResult:
         """Do one thing."""
         match effect:
             case Send():
@@ -105,7 +105,7 @@ class Store:
                 )
         return None
 
-    async def _send(self, effect: Send) -> Outcome:
+    async def _send(self, effect: Send) -> EffectResult:
         one = outgoing(effect, await self.queue(effect.queue))
         row = await self._row(
             "SELECT @.store(@.instant($1), @.new_sequences(1), ARRAY[$2::integer], ARRAY[$3::float8],"
@@ -123,7 +123,7 @@ class Store:
         if effect.at is None:
             self.woken.add(effect.queue)
         await self.touch(one.queue)
-        outcome: Outcome = row[0][0]
+        outcome: EffectResult = row[0][0]
         return outcome
 
     async def touch(self, queue: int) -> None:
@@ -179,7 +179,7 @@ class Store:
         row = await self._held(effect.lock)
         await self._change_headers(effect.lock, effect.headers)
         count = 0 if effect.reset_count else row["delivery_count"] - effect.uncount
-        if lifecycle.has_had_its_deliveries(count, row["max_delivery_count"]):
+        if rules.has_had_its_deliveries(count, row["max_delivery_count"]):
             await self._bury(effect.lock, None)
             return
         is_deferred = row["state"] == State.DEFERRED_LOCKED
@@ -199,7 +199,7 @@ class Store:
     async def _dead_letter(self, effect: DeadLetter) -> None:
         await self._held(effect.lock)
         await self._change_headers(effect.lock, effect.headers)
-        source = lifecycle.source_queue(effect.lock.queue)
+        source = rules.source_queue(effect.lock.queue)
         await self._bury(effect.lock, stored.dead_letter_json(effect.reason, effect.description, source))
 
     async def _bury(self, lock: Lock, why: str | None) -> None:
@@ -211,7 +211,7 @@ class Store:
             lock.sequence,
             why,
         )
-        self.woken.add(lifecycle.dead_letter_queue(lock.queue))
+        self.woken.add(rules.dead_letter_queue(lock.queue))
 
     async def _cancel(self, effect: Cancel) -> None:
         check_findable(effect.queue)

@@ -18,27 +18,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from redrive.broker.engine import (
-    Capabilities,
-    Effect,
-    Outcome,
-    QueueInfo,
-    QueueSettings,
-    SessionLock,
-    Upkeep,
-)
+from redrive.broker.effects import Effect, EffectResult, SessionLock
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Lock, Received
+from redrive.broker.port import Capabilities, QueueInfo, Upkeep
+from redrive.broker.settings import QueueSettings
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
-from redrive.engines.ledger.script import Script, run_sqlite
-from redrive.engines.sqlite import faults, rows
-from redrive.engines.sqlite.place import Place
+from redrive.engines.sql.script import Script, run_sqlite
+from redrive.engines.sqlite import errors, rows
+from redrive.engines.sqlite.file_identity import Place
+from redrive.engines.sqlite.group_commit import Writer
 from redrive.engines.sqlite.requests import ApplyRequest, Conflict, LockRequest, OtherRequest, run_group, run_one_by_one
 from redrive.engines.sqlite.schema import migrate
 from redrive.engines.sqlite.store import Store
-from redrive.engines.sqlite.writer import Writer
 from redrive.engines.stored import Row
 from redrive.errors import EngineUnavailable, InvalidSetting, MessageNotFound, QueueNotFound, UsageError
 
@@ -174,7 +168,7 @@ class SqliteEngine:
 
     async def apply(
         self, effects: Sequence[Effect], inside: Callable[[sqlite3.Connection], object] | None = None
-    ) -> list[Outcome]:
+    ) -> list[EffectResult]:
         """Do all of it or nothing; ``inside`` runs first, in the same transaction, with the database's connection."""
         return await self._writer.submit(ApplyRequest(effects, inside))
 
@@ -322,7 +316,7 @@ class SqliteEngine:
         self._woken |= store.woken
         for request in group:
             if isinstance(request.error, sqlite3.Error) and not request.is_the_users:
-                request.error = faults.translated(request.error, self._path)
+                request.error = errors.translated(request.error, self._path)
         return True
 
     def _fail(self, group: list[Any], error: BaseException) -> bool:
@@ -331,7 +325,7 @@ class SqliteEngine:
         is_ones_own = any(request.error is error for request in group)
         for request in group:
             if isinstance(error, sqlite3.Error | UnicodeDecodeError):
-                request.error = faults.translated(error, self._path)
+                request.error = errors.translated(error, self._path)
             elif is_ones_own and request.error is not error:
                 told = f"another caller's part ended the transaction ({type(error).__name__}); it may have been done"
                 request.error = EngineUnavailable(f"{self._path}: {told}")
@@ -357,7 +351,7 @@ class SqliteEngine:
         try:
             store.connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if faults.is_busy(error):
+            if errors.is_busy(error):
                 return False
             raise
         return True
@@ -369,7 +363,7 @@ class SqliteEngine:
             try:
                 return do()
             except sqlite3.OperationalError as error:
-                if not faults.is_busy(error) or self._clock.monotonic() - began > _LONGEST_WAIT_S:
+                if not errors.is_busy(error) or self._clock.monotonic() - began > _LONGEST_WAIT_S:
                     raise
             self._clock.sleep(0.0001 + 0.0019 * self._chance())
 
@@ -387,7 +381,7 @@ class SqliteEngine:
         try:
             return do()
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise faults.translated(error, self._path) from error
+            raise errors.translated(error, self._path) from error
 
     def _opened(self, part: T | None) -> T:
         if part is None:

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 from redrive.broker.arguments import similar
-from redrive.broker.engine import QueueSettings
-from redrive.broker.lifecycle import dead_letter_queue, is_dead_letter_queue
+from redrive.broker.rules import dead_letter_queue, is_dead_letter_queue
+from redrive.broker.settings import QueueSettings
 from redrive.errors import InvalidSetting, QueueNotFound
 
 _USE_GRANULARITY_S = 1.0

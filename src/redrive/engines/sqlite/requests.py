@@ -10,21 +10,11 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from redrive.broker.engine import (
-    Abandon,
-    Cancel,
-    Complete,
-    DeadLetter,
-    Defer,
-    Effect,
-    Outcome,
-    Send,
-    SessionLock,
-)
+from redrive.broker.effects import Abandon, Cancel, Complete, DeadLetter, Defer, Effect, EffectResult, Send, SessionLock
 from redrive.broker.message import Lock, Received
-from redrive.engines.dealing import deal
+from redrive.engines.distribution import deal
+from redrive.engines.sqlite.group_commit import Request
 from redrive.engines.sqlite.store import Store
-from redrive.engines.sqlite.writer import Request
 from redrive.errors import LockLost, RedriveError, SessionLost, UsageError
 
 T = TypeVar("T")
@@ -34,7 +24,7 @@ class Conflict(Exception):
     """Somebody's lock was not good: the group cannot be done together."""
 
 
-class ApplyRequest(Request[list[Outcome]]):
+class ApplyRequest(Request[list[EffectResult]]):
     """A list of effects, all or nothing; ``inside`` is the user's own part of the transaction."""
 
     def __init__(self, effects: Sequence[Effect], inside: Callable[[Any], object] | None = None) -> None:
@@ -43,7 +33,7 @@ class ApplyRequest(Request[list[Outcome]]):
         self.is_the_users = inside is not None
         self.is_single = inside is None and len(effects) == 1
 
-    def run(self, store: Store, now: float) -> list[Outcome]:
+    def run(self, store: Store, now: float) -> list[EffectResult]:
         """Do it alone."""
         if self.inside is not None:
             self.inside(store.connection)
@@ -201,7 +191,7 @@ def _lock_together(store: Store, locks: Sequence[LockRequest], now: float) -> No
             request.result = hand
 
 
-def _do(store: Store, effect: Effect, now: float) -> Outcome:
+def _do(store: Store, effect: Effect, now: float) -> EffectResult:
     match effect:
         case Send():
             return store.send([effect], now)[0]

@@ -10,7 +10,7 @@ import sqlite3
 from contextlib import closing
 from functools import cache
 
-from redrive.engines.ledger.schema import KEYS, sqlite_script
+from redrive.engines.sql.recovery.schema import KEYS, sqlite_script
 from redrive.errors import SchemaMismatch
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (

@@ -7,19 +7,11 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import count
 
-from redrive.broker import lifecycle
-from redrive.broker.engine import (
-    Abandon,
-    Cancel,
-    DeadLetter,
-    Defer,
-    QueueSettings,
-    Send,
-    SessionLock,
-    SetSessionState,
-)
+from redrive.broker import lifecycle, rules
+from redrive.broker.effects import Abandon, Cancel, DeadLetter, Defer, Send, SessionLock, SetSessionState
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Headers, Lock, Received
+from redrive.broker.settings import QueueSettings
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.sqlite import rows
@@ -163,7 +155,7 @@ class Store:
             None,
             0,
             now,
-            lifecycle.expires_at(at, message.ttl_s, queue.settings.default_ttl),
+            rules.expires_at(at, message.ttl_s, queue.settings.default_ttl),
             message.id,
             message.session_id if queue.settings.requires_session else None,
             properties,
@@ -196,7 +188,7 @@ class Store:
         if effect.headers:
             self._change_headers(effect.lock, properties, effect.headers)
         count = 0 if effect.reset_count else count - effect.uncount
-        if lifecycle.has_had_its_deliveries(count, queue.settings.max_delivery_count):
+        if rules.has_had_its_deliveries(count, queue.settings.max_delivery_count):
             self._bury_over_delivered(queue, [effect.lock.sequence])
             return
         is_deferred = state == State.DEFERRED_LOCKED
@@ -242,17 +234,17 @@ class Store:
 
     def _bury(self, queue: QueueRow, sequences: Iterable[int], reason: str, description: str) -> None:
         """Make messages dead letters. They keep their numbers, stay for ever, and are counted anew."""
-        why = stored.dead_letter_json(reason, description, lifecycle.source_queue(queue.name))
+        why = stored.dead_letter_json(reason, description, rules.source_queue(queue.name))
         self.connection.executemany(
             "UPDATE messages SET queue = ?, state = 0, due = NULL, token = NULL, delivery_count = 0, expires = NULL,"
             " session = NULL, dead_letter = ? WHERE sequence = ?",
             [(queue.dead_id, why, sequence) for sequence in sequences],
         )
-        self.woken.add(lifecycle.dead_letter_queue(queue.name))
+        self.woken.add(rules.dead_letter_queue(queue.name))
 
     def _bury_over_delivered(self, queue: QueueRow, sequences: Iterable[int]) -> None:
-        text = lifecycle.over_delivered_text(queue.settings.max_delivery_count)
-        self._bury(queue, sequences, lifecycle.MAX_DELIVERY_COUNT_EXCEEDED, text)
+        text = rules.over_delivered_text(queue.settings.max_delivery_count)
+        self._bury(queue, sequences, rules.MAX_DELIVERY_COUNT_EXCEEDED, text)
 
     def _drop(self, sequences: Sequence[int]) -> None:
         self.connection.executemany("DELETE FROM messages WHERE sequence = ?", [(sequence,) for sequence in sequences])
@@ -347,7 +339,7 @@ class Store:
         missing: int | None = None
         for sequence in sequences:
             row = None if sequence in found else self._deferred(queue, sequence, now)
-            if row is not None and lifecycle.has_had_its_deliveries(
+            if row is not None and rules.has_had_its_deliveries(
                 row[rows.DELIVERY_COUNT], queue.settings.max_delivery_count
             ):
                 spent.append(sequence)
@@ -567,7 +559,7 @@ class Store:
         if not sequences:
             return
         if queue.settings.dead_letter_on_expiration:
-            self._bury(queue, sequences, lifecycle.TTL_EXPIRED, lifecycle.EXPIRED_TEXT)
+            self._bury(queue, sequences, rules.TTL_EXPIRED, rules.EXPIRED_TEXT)
         else:
             self._drop(sequences)
 

@@ -123,7 +123,7 @@ class MessageBehaviours(EngineFixtures):
         text = AWKWARD + "\udc80"  # half of a surrogate pair, as in the name of a file that is not UTF-8
         await engine.apply([Send(ORDERS, message(b"x"))])
         await engine.apply([DeadLetter(lock_of(await lock_one(engine)), AWKWARD, text * 100)])
-        dead = (await lock_one(engine, DEAD)).dead_letter
+        dead = (await lock_one(engine, DEAD)).dead_letter_info
         assert dead is not None
         assert dead.reason == AWKWARD
         assert dead.description.startswith(AWKWARD)

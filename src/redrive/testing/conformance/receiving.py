@@ -86,7 +86,7 @@ class ReceivingBehaviours(EngineFixtures):
         held = await lock_one(engine)
         assert (held.message, held.queue, held.sequence) == (sent, ORDERS, number)
         assert (held.enqueued_at, held.expires_at, held.delivery_count) == (utc(sent_at), utc(sent_at + 500), 1)
-        assert (held.due_at, held.dead_letter) == (None, None)
+        assert (held.due_at, held.dead_letter_info) == (None, None)
         assert (lock_of(held).queue, lock_of(held).sequence) == (ORDERS, number)
 
     async def test_an_ended_lock_gives_the_message_to_whoever_asks(self, engine: Engine, clock: ManualClock) -> None:
@@ -137,9 +137,9 @@ class ReceivingBehaviours(EngineFixtures):
         await keep_up(engine)
         (dead,) = await engine.peek(DEAD, 10)
         assert (dead.body, dead.state) == (b"hopeless", State.READY)
-        assert dead.dead_letter is not None
-        assert (dead.dead_letter.reason, dead.dead_letter.source) == ("MaxDeliveryCountExceeded", ORDERS)
-        assert "3" in dead.dead_letter.description
+        assert dead.dead_letter_info is not None
+        assert (dead.dead_letter_info.reason, dead.dead_letter_info.source) == ("MaxDeliveryCountExceeded", ORDERS)
+        assert "3" in dead.dead_letter_info.description
 
     async def test_a_message_abandoned_for_the_last_time_is_dead_at_once(self, engine: Engine) -> None:
         await declare(engine, max_delivery_count=2)
@@ -148,8 +148,8 @@ class ReceivingBehaviours(EngineFixtures):
             await engine.apply([Abandon(lock_of(await lock_one(engine)), headers={"last": "words"})])
         (dead,) = await lock(engine, DEAD)
         assert await bodies(engine) == []
-        assert dead.dead_letter is not None
-        assert dead.dead_letter.reason == "MaxDeliveryCountExceeded"
+        assert dead.dead_letter_info is not None
+        assert dead.dead_letter_info.reason == "MaxDeliveryCountExceeded"
 
     async def test_the_last_abandon_may_change_headers_too(self, engine: Engine) -> None:
         await declare(engine, max_delivery_count=1)

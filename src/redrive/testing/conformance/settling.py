@@ -304,8 +304,8 @@ class SettlingBehaviours(EngineFixtures):
         with pytest.raises(MessageNotFound):
             await deferred_one(engine, number)
         (dead,) = await lock(engine, DEAD)
-        assert dead.dead_letter is not None
-        assert dead.dead_letter.reason == "MaxDeliveryCountExceeded"
+        assert dead.dead_letter_info is not None
+        assert dead.dead_letter_info.reason == "MaxDeliveryCountExceeded"
 
     # --- dead letters
 
@@ -315,9 +315,9 @@ class SettlingBehaviours(EngineFixtures):
         await engine.apply([Send(ORDERS, sent)])
         await engine.apply([DeadLetter(lock_of(await lock_one(engine)), "BadAddress", "no such street ü")])
         dead = await lock_one(engine, DEAD)
-        assert dead.dead_letter is not None
-        assert (dead.dead_letter.reason, dead.dead_letter.description) == ("BadAddress", "no such street ü")
-        assert dead.dead_letter.source == ORDERS
+        assert dead.dead_letter_info is not None
+        assert (dead.dead_letter_info.reason, dead.dead_letter_info.description) == ("BadAddress", "no such street ü")
+        assert dead.dead_letter_info.source == ORDERS
         assert (dead.message, dead.queue, dead.delivery_count) == (sent, DEAD, 1)
         assert (await inspect(engine)).dead == 1
 
@@ -349,8 +349,8 @@ class SettlingBehaviours(EngineFixtures):
         await engine.apply([DeadLetter(lock_of(await lock_one(engine)), "first")])
         await engine.apply([DeadLetter(lock_of(await lock_one(engine, DEAD)), "second", "still broken")])
         (dead,) = await lock(engine, DEAD)
-        assert dead.dead_letter is not None
-        assert (dead.dead_letter.reason, dead.dead_letter.source) == ("second", ORDERS)
+        assert dead.dead_letter_info is not None
+        assert (dead.dead_letter_info.reason, dead.dead_letter_info.source) == ("second", ORDERS)
         assert [info.name for info in await engine.inspect()] == [ORDERS]
 
     async def test_a_dead_letter_can_be_sent_again_in_one_step(self, engine: Engine) -> None:
@@ -360,5 +360,5 @@ class SettlingBehaviours(EngineFixtures):
         dead = await lock_one(engine, DEAD)
         await engine.apply([Complete(lock_of(dead)), Send(ORDERS, dead.message)])
         again = await lock_one(engine)
-        assert (again.message, again.delivery_count, again.dead_letter) == (dead.message, 1, None)
+        assert (again.message, again.delivery_count, again.dead_letter_info) == (dead.message, 1, None)
         assert await bodies(engine, DEAD) == []

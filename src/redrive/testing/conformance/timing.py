@@ -157,8 +157,8 @@ class TimingBehaviours(EngineFixtures):
         else:
             assert (await engine.upkeep()).expired == 1
         (dead,) = await lock(engine, DEAD)
-        assert dead.dead_letter is not None
-        assert (dead.dead_letter.reason, dead.dead_letter.source) == ("TTLExpiredException", ORDERS)
+        assert dead.dead_letter_info is not None
+        assert (dead.dead_letter_info.reason, dead.dead_letter_info.source) == ("TTLExpiredException", ORDERS)
         assert (dead.body, dead.expires_at) == (b"too late", None)
 
     async def test_receive_and_delete_does_not_bring_what_has_expired(self, engine: Engine, clock: ManualClock) -> None:

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+"""Effects: everything that changes messages is a list of these, applied in one transaction. Pure: no I/O, no clock."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from redrive import duration
+from redrive.broker.message import Headers, Lock, Message, check_headers
+from redrive.broker.settings import check_at
+from redrive.errors import InvalidMessage, InvalidSetting
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put a message into a queue, now or at an instant. Its outcome is the sequence number, None for a duplicate.
+
+    Attributes:
+        queue: where to.
+        message: what.
+        at: when it becomes available; None: at once.
+        even_if_seen: whether it is stored although its id was seen before, as it is sent again on purpose.
+    """
+
+    queue: str
+    message: Message
+    at: datetime | None = None
+    even_if_seen: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.message, Message):
+            told = "must be a Message: Send(queue, Message(b'...')); broker.send takes a text or bytes as they are"
+            raise InvalidMessage("message", type(self.message).__name__, told)
+        if self.at is not None:
+            check_at(self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Remove a locked message: it is done."""
+
+    lock: Lock
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Give a locked message back, to be delivered again at once or after a delay.
+
+    Attributes:
+        lock: whose it is.
+        delay: seconds until it is available again.
+        headers: headers to change or, with None, to remove.
+        reset_count: whether its deliveries are counted anew.
+        uncount: whether this delivery does not count: nobody has seen the message.
+    """
+
+    lock: Lock
+    delay: float = 0.0
+    headers: Headers | None = None
+    reset_count: bool = False
+    uncount: bool = False
+
+    def __post_init__(self) -> None:
+        if self.delay:
+            object.__setattr__(self, "delay", duration.seconds("delay", self.delay, zero=True))
+        if self.headers:
+            check_headers(self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Defer:
+    """Set a locked message aside: it is only received again by its sequence number."""
+
+    lock: Lock
+    headers: Headers | None = None
+
+    def __post_init__(self) -> None:
+        if self.headers:
+            check_headers(self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Move a locked message to the dead-letter queue."""
+
+    lock: Lock
+    reason: str
+    description: str = ""
+    headers: Headers | None = None
+
+    def __post_init__(self) -> None:
+        for name, text in (("reason", self.reason), ("description", self.description)):
+            if not isinstance(text, str):
+                raise InvalidSetting(name, text, "must be a text")
+        if self.headers:
+            check_headers(self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Remove a scheduled message before its time."""
+
+    queue: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetSessionState:
+    """Store what a session wants to remember; None forgets it."""
+
+    session: "SessionLock"
+    state: bytes | None
+
+    def __post_init__(self) -> None:
+        if self.state is not None and not isinstance(self.state, bytes):
+            raise InvalidSetting("state", self.state, "must be bytes, or None to forget it")
+
+
+Effect: TypeAlias = Send | Complete | Abandon | Defer | DeadLetter | Cancel | SetSessionState
+EffectResult: TypeAlias = int | None
+"""What an effect gives back: the sequence number of a sent message, None otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLock:
+    """The right to receive the messages of one session, for a while.
+
+    Attributes:
+        queue: where the session is.
+        session_id: its name.
+        token: what makes this lock different from every other on that session.
+        locked_until: when the right ends.
+        state: what the session remembers.
+    """
+
+    queue: str
+    session_id: str
+    token: int
+    locked_until: datetime
+    state: bytes | None = None

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""The rules that every engine keeps: names of queues, dead letters, expiry, deliveries. Pure: no I/O, no clock."""
+
+from typing import Final
+
+from redrive.errors import InvalidSetting
+
+_LONGEST_NAME = 260
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/")
+
+DEAD_LETTER_SUFFIX: Final = "/$dead"
+"""A queue's dead letters are the queue of the same name with this behind it."""
+
+MAX_DELIVERY_COUNT_EXCEEDED: Final = "MaxDeliveryCountExceeded"
+TTL_EXPIRED: Final = "TTLExpiredException"
+EXPIRED_TEXT: Final = "its time to live was over before it was received"
+
+
+def over_delivered_text(max_delivery_count: int) -> str:
+    """Return what a person is told of a message that died of too many deliveries."""
+    return f"delivered {max_delivery_count} times and never completed"
+
+
+def dead_letter_queue(queue: str) -> str:
+    """Return the name of a queue's dead-letter queue; a dead-letter queue is its own."""
+    return queue if is_dead_letter_queue(queue) else queue + DEAD_LETTER_SUFFIX
+
+
+def is_dead_letter_queue(queue: str) -> bool:
+    """Say whether a queue is the dead-letter queue of another."""
+    return queue.endswith(DEAD_LETTER_SUFFIX)
+
+
+def source_queue(queue: str) -> str:
+    """Return the queue whose dead letters these are; a queue that is no dead-letter queue is its own."""
+    return queue.removesuffix(DEAD_LETTER_SUFFIX)
+
+
+def expires_at(enqueued_at: float, message_ttl: float | None, queue_ttl: float | None) -> float | None:
+    """Return when a message expires: by its own time to live or its queue's, whichever is shorter."""
+    limits = [ttl for ttl in (message_ttl, queue_ttl) if ttl is not None]
+    return enqueued_at + min(limits) if limits else None
+
+
+def has_had_its_deliveries(delivery_count: int, max_delivery_count: int) -> bool:
+    """Say whether the next delivery would be one too many."""
+    return delivery_count >= max_delivery_count
+
+
+def check_queue_name(name: str) -> str:
+    """Return the name of a queue a person may declare, if it is one."""
+    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not _NAME_CHARACTERS.issuperset(name):
+        raise InvalidSetting("queue", name, f"must be 1 to {_LONGEST_NAME} letters, digits, '.', '_', '-' and '/'")
+    return name

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: MIT
+"""Finding failures, and seeing what becomes of them: the part of recovery that changes nothing."""
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias, TypedDict, Unpack
+
+from redrive import duration
+from redrive.broker import Broker
+from redrive.clock import pause, utc
+from redrive.errors import FailureNotFound, InvalidSetting, TransformFailed
+from redrive.recovery.arrivals import SetAside
+from redrive.recovery.filter import Filter
+from redrive.recovery.ledger import Ledger
+from redrive.recovery.operation import Canary, Kind, Operation, Plan
+from redrive.recovery.records import (
+    NOBODY,
+    AuditEntry,
+    DryRun,
+    FailedDetail,
+    FailedMessage,
+    GroupInfo,
+    LaneInfo,
+    Note,
+    Part,
+    ServiceInfo,
+)
+from redrive.recovery.states import Outcome, Status
+from redrive.recovery.transform import Transform, diff
+from redrive.recovery.transformer import Transformer, TransformSettings
+
+Chosen: TypeAlias = Filter | str | Sequence[str]
+"""Which failed messages: a filter, the text of one, or a list of ids."""
+
+PAGE = 200
+_LOOK_RARELY = 10
+"""Whoever follows an operation counts its messages again and again: that takes a tenth of the time at most."""
+
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class How(TypedDict, total=False):
+    """How messages are recovered.
+
+    Attributes:
+        limit: how many at most, the oldest first.
+        rate: messages a second to each destination.
+        canary: how many go first; the rest follows if they do well.
+        redirect: the queue they all go to, instead of the one they failed in.
+        transform: what is changed about each.
+        again: whether those are sent once more that were sent already and never heard of; they may arrive twice.
+        at: when to begin.
+    """
+
+    limit: int | None
+    rate: float | None
+    canary: Canary | int | None
+    redirect: str | None
+    transform: Transform | None
+    again: bool
+    at: datetime | timedelta | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a transform would do to one message.
+
+    Attributes:
+        id: the failed message's id.
+        changes: what would change, as lines for a person.
+        problem: why it cannot be changed; empty if it can.
+    """
+
+    id: str
+    changes: Sequence[str]
+    problem: str = ""
+
+
+class Reader:
+    """What can be seen of failed messages and operations."""
+
+    def __init__(self, broker: Broker, ledger: Ledger, transforms: TransformSettings | None = None) -> None:
+        self._broker = broker
+        self._ledger = ledger
+        self._transforms = transforms or TransformSettings()
+
+    # --- failed messages
+
+    async def failed(
+        self, chosen: Chosen = "", *, after: int = 0, limit: int = 100, newest_first: bool = False
+    ) -> list[FailedMessage]:
+        """Return failed messages in the order in which they were first seen.
+
+        Args:
+            chosen: which.
+            after: the ``number`` of the last one of the page before.
+            limit: how many at most.
+            newest_first: the other way round.
+        """
+        return await self._ledger.find(self._filter(chosen), after=after, limit=limit, newest_first=newest_first)
+
+    async def export(self, chosen: Chosen = "") -> AsyncIterator[FailedDetail]:
+        """Return everything about failed messages, one by one."""
+        after, wanted = 0, self._filter(chosen)  # ages count from now, not from each page
+        while page := await self.failed(wanted, after=after, limit=PAGE):
+            for each in page:
+                detail = await self._ledger.show(each.id)
+                if detail is not None:
+                    yield detail
+            after = page[-1].number
+
+    async def count(self, chosen: Chosen = "") -> int:
+        """Count failed messages."""
+        return await self._ledger.count(self._filter(chosen))
+
+    async def groups(
+        self,
+        chosen: Chosen = "",
+        *,
+        by: str = "exception",
+        after: str | None = None,
+        limit: int = 100,
+        largest_first: bool = False,
+    ) -> list[GroupInfo]:
+        """Return groups of failed messages, in order of their ids.
+
+        Args:
+            chosen: which messages.
+            by: ``exception``, ``queue``, ``type``, or the name of a classifier of yours.
+            after: the id of the last group of the page before.
+            limit: how many at most.
+            largest_first: in order of their sizes instead; then there is no page after this one.
+        """
+        wanted = self._filter(chosen)
+        return await self._ledger.groups(by, wanted, after=after, limit=limit, largest_first=largest_first)
+
+    async def sources(self) -> list[str]:
+        """Return the queues that failures were found in: what fails again comes back there."""
+        return await self._ledger.sources()
+
+    async def show(self, id: str) -> FailedDetail:  # noqa: A002 - it is called that everywhere
+        """Return everything about one failed message.
+
+        Args:
+            id: its id, or as much of the beginning of it as no other has.
+
+        Raises:
+            FailureNotFound: there is none with that id, or more than one begins so.
+        """
+        full = id
+        if 4 <= len(id) < len(NOBODY):
+            full = "".join(await self._ledger.ids(id))  # of two ids together nobody is found
+        found = await self._ledger.show(full)
+        if found is None:
+            raise FailureNotFound(id)
+        return found
+
+    async def aside(self, *, after: int = 0, limit: int = 100) -> list[SetAside]:
+        """Return messages from error queues that could not be read."""
+        return await self._ledger.aside(after=after, limit=limit)
+
+    # --- what recovery would do
+
+    async def dry_run(self, chosen: Chosen, kind: Kind = Kind.RECOVER, **how: Unpack[How]) -> DryRun:
+        """Say what ``recover``, or another kind of operation, would find, and do nothing."""
+        plan, malformed = await self._plan(chosen, how)
+        if kind is not Kind.RECOVER:
+            plan = Plan(kind=kind, filter=plan.filter, limit=plan.limit)
+        found = await self._ledger.dry_run(plan)
+        return found if not malformed else _with_unknown(found, malformed)
+
+    async def preview(self, chosen: Chosen, transform: Transform, *, sample: int = 5) -> list[Preview]:
+        """Say what a transform would do to the first few messages, and do nothing."""
+        shown = await self.failed(chosen, limit=sample)
+        messages = await self._ledger.contents([each.number for each in shown]) if shown else []
+        previews: list[Preview] = []
+        async with Transformer(self._transforms) as transformer:
+            for each, message in zip(shown, messages, strict=True):
+                try:
+                    previews.append(Preview(each.id, diff(message, await transformer.apply(transform, message))))
+                except TransformFailed as error:
+                    previews.append(Preview(each.id, (), error.reason))
+        return previews
+
+    # --- operations
+
+    async def operations(
+        self, *, is_open: bool | None = None, before: int | None = None, limit: int = 50
+    ) -> list[Operation]:
+        """Return operations, the newest first: all, those under way, or those that are over."""
+        return await self._ledger.operations(is_open=is_open, before=before, limit=limit)
+
+    async def operation(self, number: int, *, newcomers: bool = True) -> Operation:
+        """Return an operation with its figures.
+
+        Args:
+            number: its number.
+            newcomers: whether to count what came after the request; that takes longer than all else.
+
+        Raises:
+            OperationNotFound: there is none with that number.
+        """
+        return await self._ledger.operation(number, newcomers=newcomers)
+
+    async def outcomes(
+        self, number: int, outcomes: Sequence[Outcome] = (), *, after: int = 0, limit: int = 100
+    ) -> list[Part]:
+        """Return the messages of an operation that have had their turn, with what became of each."""
+        return await self._ledger.parts(number, outcomes, after=after, limit=limit)
+
+    async def follow(
+        self, number: int, *, every: duration.Duration = 0.5, until_heard: duration.Duration = 0.0
+    ) -> AsyncIterator[Operation]:
+        """Return an operation again and again, until it is over.
+
+        Args:
+            number: its number.
+            every: how long to wait in between; longer if there are so many messages that counting them takes long.
+            until_heard: how long to wait for word of those that were sent, since the last was heard of; 0: not at all.
+        """
+        wait, patience = duration.seconds("every", every), duration.seconds("until_heard", until_heard, zero=True)
+        waiting, since = -1, 0.0
+        clock = self._broker.clock
+        while True:
+            began = clock.monotonic()
+            operation = await self.operation(number, newcomers=False)
+            now = clock.monotonic()
+            yield operation
+            if operation.progress.waiting != waiting or not operation.is_over:
+                waiting, since = operation.progress.waiting, now
+            if operation.is_over and (not waiting or now - since >= patience):
+                return
+            await pause(clock, max(wait, _LOOK_RARELY * (now - began)))
+
+    async def lanes(self) -> list[LaneInfo]:
+        """Return the lanes: what goes to one destination, and who is at work there."""
+        return await self._ledger.lanes()
+
+    async def services(self) -> list[ServiceInfo]:
+        """Return the processes that serve: read failures, and work on operations. None means that all of that waits."""
+        return await self._ledger.services()
+
+    async def redirects(self) -> dict[str, str]:
+        """Return where failed messages go instead of the queue they failed in."""
+        return await self._ledger.redirects()
+
+    async def notes(self, subject: str) -> list[Note]:
+        """Return the notes about something, the oldest first."""
+        return await self._ledger.notes(subject)
+
+    async def trail(
+        self, *, subject: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[AuditEntry]:
+        """Return who did what, why, and what came of it; the newest first."""
+        return await self._ledger.trail(subject=subject, before=before, limit=limit)
+
+    # --- inside
+
+    def _filter(self, chosen: Chosen) -> Filter:
+        return self._filter_and_malformed(chosen)[0]
+
+    def _filter_and_malformed(self, chosen: Chosen) -> tuple[Filter, tuple[str, ...]]:
+        """Return a filter, and what was given as an id and can be none. No ids are nobody, not everybody."""
+        now = utc(self._broker.clock.time())
+        if isinstance(chosen, Filter):
+            return chosen.at(now), ()
+        if isinstance(chosen, str):
+            return Filter.parse(chosen, now=now), ()
+        ids = [each for each in chosen if isinstance(each, str) and _ID.fullmatch(each)]
+        malformed = tuple(str(each) for each in chosen if each not in ids)
+        return Filter(status=frozenset(Status), ids=tuple(ids) or (NOBODY,)), malformed
+
+    async def _plan(self, chosen: Chosen, how: Mapping[str, Any]) -> tuple[Plan, tuple[str, ...]]:
+        wanted, malformed = self._filter_and_malformed(chosen)
+        at, canary = how.get("at"), how.get("canary")
+        if how.get("again") and wanted.status == frozenset({Status.UNRESOLVED}):
+            wanted = replace(wanted, status=frozenset({Status.UNRESOLVED, Status.RETRY_ISSUED}))
+        if canary is not None and not isinstance(canary, Canary):
+            canary = Canary(count=canary)
+        if isinstance(at, datetime) and at.tzinfo is None:
+            raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
+        if at is not None and not isinstance(at, datetime):
+            at = utc(await self._ledger.now() + duration.seconds("at", at, zero=True))
+        self._transforms.check(how.get("transform"))
+        plan = Plan(
+            filter=wanted,
+            limit=how.get("limit"),
+            rate=how.get("rate"),
+            canary=canary,
+            redirect=how.get("redirect"),
+            transform=how.get("transform"),
+            again=how.get("again", False),
+            not_before=at,
+        )
+        if plan.redirect is not None:
+            await self._broker.inspect(plan.redirect)
+        return plan, malformed
+
+
+def _with_unknown(found: DryRun, malformed: tuple[str, ...]) -> DryRun:
+    return replace(found, unknown_ids=(*found.unknown_ids, *malformed))

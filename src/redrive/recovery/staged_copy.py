@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""The copies of a failed message on its way back: staged, then forwarded. Pure: no I/O, no clock, no randomness.
+
+============================  =====================================================================================
+``redrive-recovery-tag``      which failed message it is, and which operation sent it; see ``redrive.recovery.tags``
+``redrive-recovery-staging``  while it is staged: the attempt at staging it belongs to
+``redrive-recovery-to``       while it is staged: where it goes
+============================  =====================================================================================
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from redrive.broker.effects import Complete, Effect, Send
+from redrive.broker.message import Message, Received
+from redrive.recovery.records import Batch, Staged
+from redrive.recovery.tags import Tag, read_tag, seal
+from redrive.worker.confirmation import RECOVERY_TAG, digest_of
+
+STAGING: Final = "redrive-recovery-staging"
+DESTINATION: Final = "redrive-recovery-to"
+
+STAGING_QUEUE: Final = "redrive.staging/"
+"""A lane's staging queue is called so, and its destination."""
+
+NOT_STAGED: Final = "it was in the staging queue {queue!r}, and nobody had staged it"
+"""Why a message that recovery did not put into a staging queue is set aside."""
+
+
+def staging_queue(lane: str) -> str:
+    """Return the name of a lane's staging queue."""
+    return STAGING_QUEUE + lane
+
+
+def destination_of(staged: Staged, batch: Batch, redirects: Mapping[str, str]) -> str:
+    """Return where a message goes: where the operation says, a redirect, or the queue it failed in."""
+    return batch.plan.redirect or redirects.get(staged.queue, staged.queue)
+
+
+def staged_copy(staged: Staged, batch: Batch, to: str, key: bytes) -> Message:
+    """Return the copy for the staging queue.
+
+    Args:
+        staged: the failed message, changed as its operation asks.
+        batch: the batch that it is sent with.
+        to: the queue that it goes to.
+        key: the ledger's key, which seals its tag.
+    """
+    message = staged.message
+    edited = edited_id(staged.id, batch.operation) if batch.plan.is_edit else None
+    # without a time to live: what expires while staged would count as sent
+    copy = message.relabelled({**message.headers, STAGING: batch.staging_id, DESTINATION: to}, edited)
+    tag = seal(Tag(batch.operation, staged.failure, is_edited=batch.plan.is_edit), key, queue=to, message=copy)
+    return copy.relabelled({**copy.headers, RECOVERY_TAG: tag})
+
+
+def edited_id(id_: str, operation: int) -> str:
+    """Return the message id of an edited copy: the same, however often it is staged."""
+    return blake2b(f"{operation}\0{id_}".encode(), digest_size=16).hexdigest()
+
+
+def forwarded_copy(message: Message) -> Message:
+    """Return the copy for the destination."""
+    return message.relabelled({name: value for name, value in message.headers.items() if name not in _STAGED_ONLY})
+
+
+_STAGED_ONLY = (STAGING, DESTINATION)
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """What was found in a staging queue.
+
+    Attributes:
+        mine: copies of the batch, with their failures' numbers.
+        strays: copies of other attempts at staging, or of what is done already.
+        foreign: what is no copy of ours at all.
+    """
+
+    mine: Sequence[tuple[Received, int]]
+    strays: Sequence[Received]
+    foreign: Sequence[Received]
+
+
+def sort(page: Sequence[Received], batch: Batch | None, pending: Collection[int], key: bytes) -> Sorted:
+    """Say what is to be done with what was found in a staging queue.
+
+    Args:
+        page: what was found.
+        batch: the batch that is being forwarded; None: none is, and every copy is a stray.
+        pending: the numbers of its messages that are to be forwarded.
+        key: the ledger's key; what it has not sealed is no copy of ours, whatever its headers say.
+    """
+    mine: list[tuple[Received, int]] = []
+    strays: list[Received] = []
+    foreign: list[Received] = []
+    seen: set[int] = set()
+    for each in page:
+        tag = _tag_of(each, key)
+        if tag is None:
+            foreign.append(each)
+        elif _is_of(batch, each, tag) and tag.failure in pending and tag.failure not in seen:
+            seen.add(tag.failure)
+            mine.append((each, tag.failure))
+        else:
+            strays.append(each)
+    return Sorted(mine, strays, foreign)
+
+
+def _tag_of(staged: Received, key: bytes) -> Tag | None:
+    headers, to = staged.headers, staged.headers.get(DESTINATION)
+    if not isinstance(headers.get(STAGING), str) or not isinstance(to, str):
+        return None
+    return read_tag(headers.get(RECOVERY_TAG), key, queue=to, message_id=staged.id, digest=digest_of(staged.body))
+
+
+def _is_of(batch: Batch | None, staged: Received, tag: Tag) -> bool:
+    return batch is not None and tag.operation == batch.operation and staged.headers[STAGING] == batch.staging_id
+
+
+def forwarding(received: Received) -> list[Effect]:
+    """Return the effects that forward a copy; sent first, so that nothing is lost where they are not one."""
+    send = Send(str(received.headers[DESTINATION]), forwarded_copy(received.message), even_if_seen=True)
+    return [send, *(Complete(lock) for lock in (received.lock,) if lock is not None)]

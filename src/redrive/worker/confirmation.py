@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""The confirmation that a recovered message was handled, sent in the transaction that completes it. Pure: no I/O.
+
+A copy that layer 5 has sent carries a tag. The tag counts only together with the queue that the copy was sent to, its
+message id and its body, so the confirmation repeats these three as they were *received*: a message that a handler made
+out of a recovered one, headers and all, confirms nothing. A consumer that is no worker sends the same message.
+"""
+
+from datetime import datetime
+from hashlib import sha256
+from typing import Final
+
+from redrive.broker.effects import Send
+from redrive.broker.message import Headers, Message
+from redrive.broker.rules import source_queue
+from redrive.worker.recoverability import DELAYED_RETRIES, EARLIER_DELIVERIES
+
+RECOVERY: Final = "redrive-recovery-"
+
+RECOVERY_TAG: Final = "redrive-recovery-tag"
+"""On a recovered copy and on its confirmation: which failed message of which operation it is."""
+
+RECOVERY_QUEUE: Final = "redrive-recovery-queue"
+"""On the confirmation: the queue that the copy was received from."""
+
+RECOVERY_MESSAGE: Final = "redrive-recovery-message"
+"""On the confirmation: the copy's message id."""
+
+RECOVERY_DIGEST: Final = "redrive-recovery-digest"
+"""On the confirmation: the SHA-256 of the copy's body, in hexadecimal."""
+
+RECOVERY_HANDLED_AT: Final = "redrive-recovery-handled-at"
+"""On the confirmation: when the copy was handled, in ISO 8601."""
+
+CONFIRMATIONS: Final = "redrive.confirmations"
+"""The queue that confirmations go to. No header names it: a message must not choose where a worker sends."""
+
+
+def digest_of(body: bytes) -> str:
+    """Return what stands for a body in tags and confirmations."""
+    return sha256(body).hexdigest()
+
+
+def confirmation_of(message: Message, queue: str, at: datetime) -> list[Send]:
+    """Return what confirms that a message was handled; nothing if it is no recovered copy.
+
+    Args:
+        message: the message, as it was received.
+        queue: the queue that it was received from.
+        at: when it was handled.
+    """
+    tag = message.headers.get(RECOVERY_TAG)
+    if not isinstance(tag, str) or not tag:
+        return []
+    headers = {
+        RECOVERY_TAG: tag,
+        RECOVERY_QUEUE: source_queue(queue),
+        RECOVERY_MESSAGE: message.id,
+        RECOVERY_DIGEST: digest_of(message.body),
+        RECOVERY_HANDLED_AT: at.isoformat(),
+    }
+    return [Send(CONFIRMATIONS, Message(b"", headers=headers))]
+
+
+def unbound(headers: Headers) -> Headers:
+    """Return headers without those that belong to one message in one queue, for a message that is made out of it."""
+    bound = (DELAYED_RETRIES, EARLIER_DELIVERIES)
+    if not any(name.startswith(RECOVERY) or name in bound for name in headers):
+        return headers
+    return {name: value for name, value in headers.items() if not name.startswith(RECOVERY) and name not in bound}

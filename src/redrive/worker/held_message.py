@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""A locked message in a worker's hands, and until when it is there."""
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from redrive.broker import Lock, Received
+from redrive.errors import LockLost, UsageError
+from redrive.worker.recoverability import EARLIER_DELIVERIES, counter
+
+if TYPE_CHECKING:
+    import asyncio
+
+Phase: TypeAlias = Literal["prefetched", "handling", "settling", "settled"]
+
+
+class HeldMessage:
+    """One delivery of one message.
+
+    Attributes:
+        received: the message as it was received.
+        taken_at: when it was asked for, on the monotonic clock.
+        held_until: when the lock ends at the latest, on the monotonic clock: counted from before it was asked for, so
+            that it is never later than what the engine thinks, however far its clock is from ours.
+        began_at: when its handler began.
+        phase: what is being done with it. Whoever settles it first moves it on, so nobody settles it twice.
+        is_lost: whether the lock ended before it was settled.
+        is_probe: whether it is the one message that a slow worker tries.
+        is_cancelled: whether the worker itself has cancelled its handler.
+        task: what handles it.
+        thread: where a blocking handler runs.
+    """
+
+    __slots__ = (
+        "began_at",
+        "held_until",
+        "is_cancelled",
+        "is_lost",
+        "is_probe",
+        "phase",
+        "received",
+        "taken_at",
+        "task",
+        "thread",
+    )
+
+    def __init__(self, received: Received, taken_at: float, lock_s: float) -> None:
+        self.received = received
+        self.taken_at = taken_at
+        self.held_until = taken_at + lock_s
+        self.began_at = taken_at
+        self.phase: Phase = "prefetched"
+        self.is_lost = False
+        self.is_probe = False
+        self.is_cancelled = False
+        self.task: asyncio.Task[None] | None = None
+        self.thread: int | None = None
+
+    @property
+    def lock(self) -> Lock:
+        """The right to settle it."""
+        if self.received.lock is None:
+            raise UsageError(f"message {self.id} was deleted when it was received: there is nothing left to settle")
+        return self.received.lock
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        return self.received.id
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, counted from 1 over all rounds."""
+        return counter(self.received.headers, EARLIER_DELIVERIES) + self.received.delivery_count
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its handler has begun and it is not settled yet."""
+        return self.phase in ("handling", "settling")
+
+    def lost(self) -> LockLost:
+        """Return the error that says that it is not ours any more."""
+        return LockLost(self.received.queue, self.received.sequence)

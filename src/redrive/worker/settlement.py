@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+"""From a decision about a failed message to the effects that carry it out. No I/O, no clock."""
+
+from dataclasses import replace
+
+from redrive.broker import Abandon, Complete, DeadLetter, Effect, Lock, Message, Send
+from redrive.broker.message import Headers
+from redrive.worker.recoverability import (
+    Decision,
+    Discard,
+    HandlerFailure,
+    MoveToError,
+    RedeliverLater,
+    RedeliverNow,
+    failure_headers,
+    postponing_headers,
+    printable,
+)
+
+
+def effects_of(decision: Decision, failure: HandlerFailure, lock: Lock) -> list[Effect]:
+    """Return the effects, to be applied in one transaction."""
+    match decision:
+        case RedeliverNow():
+            return [Abandon(lock)]
+        case RedeliverLater(delay, headers):
+            return [Abandon(lock, delay, {**headers, **postponing_headers(failure)}, reset_count=True)]
+        case Discard():
+            return [Complete(lock)]
+        case MoveToError(reason, _, str(queue), headers):
+            told = {**headers, **failure_headers(failure, reason)}
+            # even if the error queue has seen its id: another message may have failed under it, or this one before
+            return [Complete(lock), Send(queue, _copy(failure.message, told), even_if_seen=True)]
+        case MoveToError():
+            return [buried(decision, failure, lock)]
+
+
+def buried(decision: MoveToError, failure: HandlerFailure, lock: Lock) -> DeadLetter:
+    """Return the effect that moves a message to the dead-letter queue of its own queue."""
+    told = {**decision.headers, **failure_headers(failure, decision.reason)}
+    return DeadLetter(lock, printable(decision.reason), printable(decision.description), told)
+
+
+def _copy(message: Message, changes: Headers) -> Message:
+    """Return the message for an error queue: the same, with its failure, and it does not expire there."""
+    headers = {**message.headers, **changes}
+    kept = {name: value for name, value in headers.items() if not (name in changes and value is None)}
+    return replace(message, headers=kept, ttl=None)

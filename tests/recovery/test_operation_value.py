@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""However many messages have failed, what is wanted of them is found by an index."""
+
+import sqlite3
+
+import pytest
+
+from redrive.engines.sql import script
+from redrive.recovery import Canary, Status
+from tests.recovery.sites import one_file
+
+LARGE_TABLES = ("failures", "failure_contents", "failure_attempts", "failure_groups", "parts", "operation_members")
+
+
+@pytest.fixture
+def homes(request):
+    """SQLite alone: other databases choose by statistics, and are asked by the benchmark."""
+    return one_file(request)
+
+
+@pytest.fixture
+def statements(monkeypatch):
+    """Collect the statements of everything that a test does."""
+    seen = set()
+    real = script.sqlite_text
+    monkeypatch.setattr(script, "sqlite_text", lambda text: seen.add(real(text)) or real(text))
+    return seen
+
+
+async def everything(process):
+    """Do all that is done with a ledger, but for looking for words, which reads every message."""
+    recovery = process.recovery
+    ids = await process.fail(12)
+    await process.recovered(ids[:2])
+    first, second = await process.arrived()
+    await process.succeed(first)
+    await process.fail_again(second)
+    await process.recovered(limit=2, canary=Canary(count=1))
+    await process.recovered("status:retry-issued", again=True)
+    ids += await process.fail(4)
+    paused = await recovery.recover("queue:orders exception:NoStock")
+    await recovery.pause(paused.number)
+    await process.site.play(recovery.cancel(paused.number))
+    await process.arrived()
+    for verb in (recovery.archive, recovery.restore, recovery.resolve):
+        await verb(ids[-2:] if verb != recovery.restore else "status:archived")
+        await process.work()
+    group = (await recovery.groups())[0].id
+    for chosen in ("", f"group:{group}", f"group:x{group}", "queue:orders", "exception:NoStock", "status:resolved"):
+        await recovery.failed(chosen)
+        await recovery.count(chosen)
+        await recovery.dry_run(chosen)
+    await recovery.groups("queue")
+    await recovery.failed(f"operation:{paused.number} outcome:cancelled")
+    for each in await recovery.operations():
+        await recovery.operation(each.number, newcomers=True)
+        await recovery.outcomes(each.number)
+    assert (await recovery.show(ids[0])).summary.status is Status.RESOLVED
+    process.clock.advance(1_000_000)
+    assert await recovery.sweep(1_000)
+
+
+def scans(connection, statement):
+    """Return the large tables that a statement reads from beginning to end, for want of an index."""
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", [None] * statement.count("?")).fetchall()
+    tables = {"f": "failures", "c": "failure_contents", "p": "parts", "g": "failure_groups", "m": "operation_members"}
+    found = [line[3].split() for line in plan if line[3].startswith("SCAN ") and " INDEX " not in line[3]]
+    names = [tables.get(words[1], words[1].removeprefix("redrive_")) for words in found]
+    return [name for name in names if name in LARGE_TABLES]
+
+
+async def test_no_statement_reads_a_large_table_from_beginning_to_end(process, statements):
+    await everything(process)
+    assert len(statements) > 80
+    path = (await process.sql("PRAGMA database_list"))[0][2]
+    with sqlite3.connect(path) as connection:
+        wrong = {statement: found for statement in statements if (found := scans(connection, statement))}
+    assert wrong == {}
+
+
+async def test_a_statement_without_an_index_is_noticed(process):
+    path = (await process.sql("PRAGMA database_list"))[0][2]
+    with sqlite3.connect(path) as connection:
+        assert scans(connection, "SELECT 1 FROM redrive_parts p WHERE p.reason = ?") == ["parts"]
