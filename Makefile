@@ -80,6 +80,10 @@ format: $(VENV)/ready ## put the code in shape and mend what ruff can
 api: $(VENV)/ready ## rewrite the reviewed list of public names
 	@$(PY) -m tests.contract.surface
 
+.PHONY: house
+house: $(VENV)/ready ## count sizes, imports, duplicate names and words to avoid; LIST=1 names them
+	@$(PY) tools/house.py $(if $(LIST),--list)
+
 .PHONY: blocking
 blocking: $(VENV)/ready ## write the blocking twin of the broker anew
 	@$(PY) tools/generate_blocking.py

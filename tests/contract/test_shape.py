@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.house import functions, length, runtime_imports
+
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "src" / "redrive").rglob("*.py"))
 
@@ -38,31 +40,6 @@ def dotted(path: Path) -> str:
 def is_in(name: str, modules: Iterable[str]) -> bool:
     """Say whether a dotted name is one of the modules or inside one."""
     return any(name == module or name.startswith(f"{module}.") for module in modules)
-
-
-def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Return the function's lines, from ``def``, without its docstring."""
-    lines = function.end_lineno - function.lineno + 1
-    if ast.get_docstring(function) is not None:
-        lines -= function.body[0].end_lineno - function.body[0].lineno + 1
-    return lines
-
-
-def runtime_imports(tree: ast.AST) -> Iterator[str]:
-    """Yield the full names that a module imports when it runs: not those under ``if TYPE_CHECKING:``."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            yield from (name for branch in node.orelse for name in runtime_imports(ast.Module([branch], [])))
-        else:
-            yield from runtime_imports(node)
 
 
 def strings(tree: ast.Module) -> Iterator[str]:
