@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Signals that come before a process can count them, and after it needs to."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -38,11 +37,20 @@ def test_signals_wait_only_as_long_as_the_block():
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 
+@pytest.fixture
+def _interruptible():
+    """Let SIGINT have its usual effect: a process that a shell has started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_a_second_signal_that_nobody_heeds_has_its_usual_effect():
     with pytest.raises(KeyboardInterrupt), StopSignals() as told:  # noqa: PT012 - the second one is to raise
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         assert told.count == 1
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_signals_that_are_heeded_are_only_counted():
@@ -50,6 +58,6 @@ def test_signals_that_are_heeded_are_only_counted():
     with StopSignals() as told:
         told.is_heeded = True
         for _ in range(3):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
     assert told.count == 3
     assert signal.getsignal(signal.SIGINT) is handler

@@ -147,7 +147,7 @@ def failed(headers, queue="errors", sequence=4, **more):
 
 def died(headers=None, reason="MaxDeliveryCountExceeded", source="orders", queue="orders/$dead", **more):
     info = DeadLetterInfo(reason, "delivered 10 times and never completed", source)
-    return failed(headers or {}, queue=queue, dead_letter=info, **more)
+    return failed(headers or {}, queue=queue, dead_letter_info=info, **more)
 
 
 # --- each vocabulary
@@ -623,7 +623,7 @@ queues = st.sampled_from(["errors", "orders_error", "orders/$dead"])
 @example(Message(b"", id="m1", headers=FAILURE_HEADERS), "errors", None, None)
 def test_any_message_is_read_or_unreadable(message, queue, note, said):
     """Checklist 6."""
-    received = Received(message, queue, 4, State.READY, NOON, 1, dead_letter=note)
+    received = Received(message, queue, 4, State.READY, NOON, 1, dead_letter_info=note)
     try:
         found = read_failure(received, queue=said)
     except Unreadable:

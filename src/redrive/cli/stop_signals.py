@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """SIGTERM and SIGINT while a command runs: counted, so that none ends it half-way through its start or its end."""
 
-import os
 import signal
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -47,4 +46,4 @@ class StopSignals:
         self.count += 1
         if self.count > 1 and not self.is_heeded:
             signal.signal(number, self._before[signal.Signals(number)])
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)  # to this thread, so that it has its effect here and not a moment later
