@@ -86,14 +86,26 @@ __all__ = [
 
 
 class RedriveError(Exception):
-    """The base of every error that Redrive itself raises."""
+    """The base of every error that Redrive itself raises.
+
+    Attributes:
+        code: names the error in output, logs and APIs. It stays the same when a class is renamed, and
+            ``redrive.error_codes`` derives exit statuses and HTTP statuses from it.
+    """
+
+    code: str = "error"
+
+    def __init_subclass__(cls, *, code: "str | None" = None) -> None:
+        super().__init_subclass__()
+        if code is not None:
+            cls.code = code
 
 
-class UsageError(RedriveError):
+class UsageError(RedriveError, code="usage-error"):
     """Your code or your settings are wrong; trying again changes nothing."""
 
 
-class InvalidSetting(UsageError, ValueError):
+class InvalidSetting(UsageError, ValueError, code="invalid-setting"):
     """A setting has a value it may not have.
 
     Attributes:
@@ -115,7 +127,7 @@ class InvalidSetting(UsageError, ValueError):
         return f"{self.setting}={shown}: {self.allowed}"
 
 
-class MissingExtra(UsageError, ImportError):
+class MissingExtra(UsageError, ImportError, code="missing-extra"):
     """A feature needs a package that is not installed.
 
     Attributes:
@@ -132,7 +144,7 @@ class MissingExtra(UsageError, ImportError):
         return f"{self.feature} needs the extra '{self.extra}': pip install 'redrive[{self.extra}]'"
 
 
-class PolicyFileError(UsageError):
+class PolicyFileError(UsageError, code="policy-file-error"):
     """A policy file cannot be used; the policies in force before it still are.
 
     Attributes:
@@ -151,7 +163,7 @@ class PolicyFileError(UsageError):
         return f"{self.source or 'policies'}, line {self.line}: {self.problem}"
 
 
-class UnknownPolicy(UsageError, LookupError):
+class UnknownPolicy(UsageError, LookupError, code="unknown-policy"):
     """No policy has this name.
 
     Attributes:
@@ -168,7 +180,7 @@ class UnknownPolicy(UsageError, LookupError):
         return f"no policy is called {self.name!r}; the file defines: {', '.join(self.known) or 'none'}"
 
 
-class UnknownSetting(UsageError, TypeError):
+class UnknownSetting(UsageError, TypeError, code="unknown-setting"):
     """There is no setting of this name.
 
     Attributes:
@@ -194,11 +206,11 @@ class UnknownSetting(UsageError, TypeError):
         return f"{told}. {then}" if then else told
 
 
-class Unavailable(RedriveError):
+class Unavailable(RedriveError, code="unavailable"):
     """Something outside did not answer as it should; the same call may work later."""
 
 
-class CircuitOpen(Unavailable):
+class CircuitOpen(Unavailable, code="circuit-open"):
     """A circuit breaker refused the call, because the service behind it keeps failing.
 
     Attributes:
@@ -215,7 +227,7 @@ class CircuitOpen(Unavailable):
         return f"circuit breaker {self.breaker!r} is open; come back in {self.retry_after:.3g} s"
 
 
-class AttemptTimeout(Unavailable, TimeoutError):
+class AttemptTimeout(Unavailable, TimeoutError, code="attempt-timeout"):
     """One attempt was cut off because it took longer than ``attempt_timeout``.
 
     Attributes:
@@ -233,7 +245,7 @@ class AttemptTimeout(Unavailable, TimeoutError):
         return f"an attempt of {self.operation} was cut off after {self.timeout:.3g} s (attempt_timeout)"
 
 
-class DeadlineExceeded(Unavailable, TimeoutError):
+class DeadlineExceeded(Unavailable, TimeoutError, code="deadline-exceeded"):
     """The running attempt was cut off because the time for all attempts together was over.
 
     Attributes:
@@ -251,7 +263,7 @@ class DeadlineExceeded(Unavailable, TimeoutError):
         return f"{self.operation} was cut off: its {self.deadline:.3g} s for all attempts are over (deadline)"
 
 
-class QueueNotFound(UsageError, LookupError):
+class QueueNotFound(UsageError, LookupError, code="queue-not-found"):
     """Nobody has declared this queue.
 
     Attributes:
@@ -269,7 +281,7 @@ class QueueNotFound(UsageError, LookupError):
         return f"there is no queue {self.queue!r}; {meant}declare it first: await broker.declare({self.queue!r})"
 
 
-class QueueConflict(UsageError):
+class QueueConflict(UsageError, code="queue-conflict"):
     """A queue is there already, with other settings than those asked for.
 
     Attributes:
@@ -287,7 +299,7 @@ class QueueConflict(UsageError):
         return f"queue {self.queue!r} is there with other settings: {told}; change it with await broker.update(...)"
 
 
-class SchemaMismatch(UsageError):
+class SchemaMismatch(UsageError, code="schema-mismatch"):
     """The database was made by another version of Redrive, and cannot be used by this one as it is.
 
     Attributes:
@@ -311,7 +323,7 @@ class SchemaMismatch(UsageError):
         return f"the database has schema {self.found}, this Redrive knows up to {self.known}; install a newer Redrive"
 
 
-class SessionRequired(UsageError):
+class SessionRequired(UsageError, code="session-required"):
     """A queue with sessions was used without one.
 
     Attributes:
@@ -327,7 +339,7 @@ class SessionRequired(UsageError):
         return f"queue {self.queue!r} has sessions: {self.problem}"
 
 
-class StorageReplaced(UsageError):
+class StorageReplaced(UsageError, code="storage-replaced"):
     """A database file was deleted or replaced while it was open; what is done since may be in no file at all.
 
     Attributes:
@@ -348,7 +360,7 @@ class StorageReplaced(UsageError):
         )
 
 
-class FailureNotFound(UsageError, LookupError):
+class FailureNotFound(UsageError, LookupError, code="failure-not-found"):
     """No failed message has this id.
 
     Attributes:
@@ -363,7 +375,7 @@ class FailureNotFound(UsageError, LookupError):
         return f"no failed message has the id {self.id!r}; redrive failed list shows those there are"
 
 
-class HandlersHung(UsageError):
+class HandlersHung(UsageError, code="handlers-hung"):
     """More handlers of a queue hang than may: they go on although their messages' locks were lost.
 
     Attributes:
@@ -385,7 +397,7 @@ class HandlersHung(UsageError):
         )
 
 
-class InvalidFilter(UsageError, ValueError):
+class InvalidFilter(UsageError, ValueError, code="invalid-filter"):
     """A filter cannot be understood.
 
     Attributes:
@@ -404,7 +416,7 @@ class InvalidFilter(UsageError, ValueError):
         return f"filter {self.text!r}, character {self.position + 1}: {self.problem}"
 
 
-class NoteNotFound(UsageError, LookupError):
+class NoteNotFound(UsageError, LookupError, code="note-not-found"):
     """No note has this number.
 
     Attributes:
@@ -419,7 +431,7 @@ class NoteNotFound(UsageError, LookupError):
         return f"there is no note {self.note}; redrive failed show and redrive operations show list those there are"
 
 
-class OperationNotFound(UsageError, LookupError):
+class OperationNotFound(UsageError, LookupError, code="operation-not-found"):
     """No operation has this number.
 
     Attributes:
@@ -434,7 +446,7 @@ class OperationNotFound(UsageError, LookupError):
         return f"there is no operation {self.operation}; redrive operations list shows those there are"
 
 
-class OperationConflict(UsageError):
+class OperationConflict(UsageError, code="operation-conflict"):
     """What was asked for cannot be done, because of an operation that is under way, or of the state it is in.
 
     Attributes:
@@ -453,7 +465,7 @@ class OperationConflict(UsageError):
         return f"operation {self.operation} {self.problem}"
 
 
-class RedirectRefused(UsageError):
+class RedirectRefused(UsageError, code="redirect-refused"):
     """A redirect cannot be made as it was asked for.
 
     Attributes:
@@ -470,11 +482,11 @@ class RedirectRefused(UsageError):
         return f"failed messages of {self.queue!r} cannot be redirected: {self.problem}"
 
 
-class MessageError(RedriveError):
+class MessageError(RedriveError, code="message-error"):
     """Something is wrong with this message, or with your right to it; others are not affected."""
 
 
-class InvalidMessage(MessageError, ValueError):
+class InvalidMessage(MessageError, ValueError, code="invalid-message"):
     """A message cannot be sent as it is.
 
     Attributes:
@@ -494,11 +506,11 @@ class InvalidMessage(MessageError, ValueError):
         return f"{self.field}: {self.allowed}, not {shown if len(shown) <= 80 else shown[:77] + '...'}"
 
 
-class InvalidPayload(MessageError, ValueError):
+class InvalidPayload(MessageError, ValueError, code="invalid-payload"):
     """The body of a message is not what its handler takes; the same body will never be."""
 
 
-class MessageTooLarge(MessageError):
+class MessageTooLarge(MessageError, code="message-too-large"):
     """A message is larger than its queue takes.
 
     Attributes:
@@ -520,7 +532,7 @@ class MessageTooLarge(MessageError):
         )
 
 
-class LockLost(MessageError):
+class LockLost(MessageError, code="lock-lost"):
     """The lock on a message has ended: it was settled, or its time ran out and somebody else may have it now.
 
     Attributes:
@@ -540,7 +552,7 @@ class LockLost(MessageError):
         )
 
 
-class MessageNotFound(MessageError, LookupError):
+class MessageNotFound(MessageError, LookupError, code="message-not-found"):
     """No message has this sequence number in a state that fits.
 
     Attributes:
@@ -559,7 +571,7 @@ class MessageNotFound(MessageError, LookupError):
         return f"queue {self.queue!r} has no {self.wanted} message {self.sequence}; nothing was changed"
 
 
-class SessionLost(MessageError):
+class SessionLost(MessageError, code="session-lost"):
     """The lock on a session has ended: it was released, or its time ran out and somebody else may have it now.
 
     Attributes:
@@ -578,7 +590,7 @@ class SessionLost(MessageError):
         )
 
 
-class TransformFailed(MessageError):
+class TransformFailed(MessageError, code="transform-failed"):
     """A message cannot be changed in the way that was asked for.
 
     Attributes:
@@ -595,7 +607,7 @@ class TransformFailed(MessageError):
         return f"the message cannot be changed as asked: {self.reason}"
 
 
-class EngineUnavailable(Unavailable):
+class EngineUnavailable(Unavailable, code="engine-unavailable"):
     """The store does not answer as it should. Nothing that was acknowledged is lost, and what failed was not done.
 
     Attributes:
@@ -605,21 +617,21 @@ class EngineUnavailable(Unavailable):
     may_be_done = False
 
 
-class LeaseLost(Unavailable):
+class LeaseLost(Unavailable, code="lease-lost"):
     """Another process has taken over what this one was doing, or the time for it was over; nothing was changed."""
 
 
-class EngineBusy(EngineUnavailable):
+class EngineBusy(EngineUnavailable, code="engine-busy"):
     """Another process kept the store locked for longer than we wait."""
 
 
-class StorageDamaged(EngineUnavailable):
+class StorageDamaged(EngineUnavailable, code="storage-damaged"):
     """The database is not one, or is corrupt. Restore it from a backup, or move it away to begin anew."""
 
 
-class StorageFull(EngineUnavailable):
+class StorageFull(EngineUnavailable, code="storage-full"):
     """There is no room left on the disk. What was acknowledged is safe; free some space and try again."""
 
 
-class StorageReadOnly(EngineUnavailable):
+class StorageReadOnly(EngineUnavailable, code="storage-read-only"):
     """The database, or the folder it is in, cannot be written by this process."""

@@ -6,22 +6,15 @@ Pure: no I/O.
 
 from enum import IntEnum
 
+from redrive.error_codes import statuses_of
 from redrive.errors import (
-    FailureNotFound,
     InvalidFilter,
-    InvalidMessage,
-    InvalidSetting,
-    MessageNotFound,
-    NoteNotFound,
     OperationConflict,
-    OperationNotFound,
     QueueConflict,
     QueueNotFound,
-    RedirectRefused,
     RedriveError,
     SessionRequired,
     StorageReadOnly,
-    TransformFailed,
 )
 from redrive.printable import one_line
 
@@ -45,26 +38,9 @@ class ExitStatus(IntEnum):
     INTERRUPTED = 130
 
 
-_STATUSES: dict[type[RedriveError], ExitStatus] = {
-    FailureNotFound: ExitStatus.NOT_FOUND,
-    InvalidFilter: ExitStatus.NOT_UNDERSTOOD,
-    InvalidMessage: ExitStatus.NOT_UNDERSTOOD,
-    InvalidSetting: ExitStatus.NOT_UNDERSTOOD,
-    MessageNotFound: ExitStatus.NOT_FOUND,
-    NoteNotFound: ExitStatus.NOT_FOUND,
-    OperationConflict: ExitStatus.IN_THE_WAY,
-    OperationNotFound: ExitStatus.NOT_FOUND,
-    QueueConflict: ExitStatus.IN_THE_WAY,
-    QueueNotFound: ExitStatus.NO_QUEUE,
-    RedirectRefused: ExitStatus.REDIRECT_REFUSED,
-    SessionRequired: ExitStatus.NOT_UNDERSTOOD,
-    TransformFailed: ExitStatus.NOT_UNDERSTOOD,
-}
-
-
 def status_of(error: RedriveError) -> ExitStatus:
     """Return the exit status of an error."""
-    return next((found for kind, found in _STATUSES.items() if isinstance(error, kind)), ExitStatus.ERROR)
+    return ExitStatus(statuses_of(error.code).exit_status)
 
 
 def advice(error: RedriveError) -> str:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""What each error code means outside Python: the exit status of a command, the status of a response. Pure: no I/O.
+
+This is the only place that maps errors to statuses. The command line and the HTTP API both read it, so the same error
+has the same answer everywhere.
+"""
+
+from typing import NamedTuple
+
+
+class ErrorStatus(NamedTuple):
+    """The statuses of an error.
+
+    Attributes:
+        exit_status: of a command that ends with it; docs/reference/cli.md lists the meanings.
+        http_status: of a response that reports it.
+    """
+
+    exit_status: int
+    http_status: int
+
+
+STATUSES = {
+    "error": ErrorStatus(1, 500),
+    # the caller's code, settings or request
+    "usage-error": ErrorStatus(1, 400),
+    "failure-not-found": ErrorStatus(3, 404),
+    "handlers-hung": ErrorStatus(1, 500),
+    "invalid-filter": ErrorStatus(2, 400),
+    "invalid-setting": ErrorStatus(2, 400),
+    "missing-extra": ErrorStatus(1, 501),
+    "note-not-found": ErrorStatus(3, 404),
+    "operation-conflict": ErrorStatus(6, 409),
+    "operation-not-found": ErrorStatus(3, 404),
+    "policy-file-error": ErrorStatus(1, 400),
+    "queue-conflict": ErrorStatus(6, 409),
+    "queue-not-found": ErrorStatus(5, 404),
+    "redirect-refused": ErrorStatus(7, 409),
+    "schema-mismatch": ErrorStatus(1, 500),
+    "session-required": ErrorStatus(2, 400),
+    "storage-replaced": ErrorStatus(1, 500),
+    "unknown-policy": ErrorStatus(1, 404),
+    "unknown-setting": ErrorStatus(2, 400),
+    # one message
+    "message-error": ErrorStatus(1, 400),
+    "invalid-message": ErrorStatus(2, 400),
+    "invalid-payload": ErrorStatus(1, 422),
+    "lock-lost": ErrorStatus(1, 409),
+    "message-not-found": ErrorStatus(3, 404),
+    "message-too-large": ErrorStatus(1, 413),
+    "session-lost": ErrorStatus(1, 409),
+    "transform-failed": ErrorStatus(2, 422),
+    # the world outside: the same request may work later
+    "unavailable": ErrorStatus(1, 503),
+    "attempt-timeout": ErrorStatus(1, 504),
+    "circuit-open": ErrorStatus(1, 503),
+    "deadline-exceeded": ErrorStatus(1, 504),
+    "engine-unavailable": ErrorStatus(1, 503),
+    "engine-busy": ErrorStatus(1, 503),
+    "storage-damaged": ErrorStatus(1, 500),
+    "storage-full": ErrorStatus(1, 507),
+    "storage-read-only": ErrorStatus(1, 500),
+    "lease-lost": ErrorStatus(1, 503),
+}
+
+
+def statuses_of(code: str) -> ErrorStatus:
+    """Return the statuses of an error's code; a code that is not ours is an error like any other."""
+    return STATUSES.get(code, STATUSES["error"])
+
+
+def problem_type(code: str) -> str:
+    """Return the ``type`` of the problem details (RFC 9457) of an error."""
+    return f"urn:redrive:error:{code}"
