@@ -257,7 +257,7 @@ async def play(seed, length):
 @pytest.mark.parametrize(
     ("histories", "length"),
     [
-        pytest.param(60, 60, id="some"),
+        pytest.param(30, 60, id="some"),
         pytest.param(5_000, 120, id="many", marks=[pytest.mark.torture, pytest.mark.timeout(3_600)]),
     ],
 )

@@ -30,7 +30,7 @@ async def served(process, number):
         assert not running.done() or running.result()
         return (await process.recovery.operation(number)).state in ended
 
-    await process.site.until(is_over)
+    await process.site.until(is_over, every=0.25)
     process.recovery.stop()
     await process.site.play(running)
     return await process.recovery.operation(number)
@@ -139,6 +139,7 @@ async def test_a_replacement_that_explodes_fails_its_message(process):
     assert f"no queue takes more than {LARGEST_BODY:,}" in part.reason
 
 
+@pytest.mark.large
 async def test_messages_that_grow_are_not_all_in_memory_at_once(process):
     """D4: a page of a thousand small messages may become a page of a thousand large ones."""
     await process.fail(25, body=b"a" * 10)

@@ -128,7 +128,7 @@ async def confirmed(url, number):
 @pytest.mark.parametrize(
     ("messages", "kills"),
     [
-        pytest.param(2_000, 5, id="short"),
+        pytest.param(600, 3, id="short"),
         pytest.param(20_000, 50, id="long", marks=[pytest.mark.torture, pytest.mark.timeout(1_200)]),
     ],
 )
@@ -197,7 +197,7 @@ async def pages(recovery):
 @pytest.mark.parametrize(
     ("messages", "kills"),
     [
-        pytest.param(600, 4, id="short"),
+        pytest.param(180, 3, id="short"),
         pytest.param(6_000, 50, id="long", marks=[pytest.mark.torture, pytest.mark.timeout(1_200)]),
     ],
 )
