@@ -17,7 +17,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -25,10 +24,9 @@ import pytest
 from redrive.retry import Policies
 from redrive.testing import no_sleep
 from tests.commands import run_command
+from tests.docs.pages import FENCE, PAGES, ROOT, Block, blocks
 from tests.postgres.fixtures import names
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 STEPS = {"python", "python postgres", "python continues", "sh", "sh continues"}
@@ -42,21 +40,6 @@ from redrive.testing import no_sleep
 with no_sleep():
     runpy.run_path(sys.argv[1], run_name="__main__")
 """
-
-FENCE = re.compile(r"^(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=fence)[ ]*$", re.MULTILINE | re.DOTALL)
-
-
-class Block(NamedTuple):
-    """A fenced block of a page."""
-
-    page: Path
-    line: int  # of its opening fence
-    info: str
-    text: str
-    follows: bool  # nothing but blank lines since the block before
-
-    def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
 class Step(NamedTuple):
@@ -87,14 +70,6 @@ def ran_command(block: Block, command: str) -> str:
 def unpadded(text: str) -> list[str]:
     """Return the lines without the blanks at their ends, which nobody sees."""
     return [line.rstrip() for line in text.rstrip().splitlines()]
-
-
-def blocks(page: Path, text: str) -> Iterator[Block]:
-    end = 0
-    for found in FENCE.finditer(text):
-        line = text.count("\n", 0, found.start()) + 1
-        yield Block(page, line, found["info"].strip(), found["text"], not text[end : found.start()].strip())
-        end = found.end()
 
 
 def stories(found: list[Block]) -> Iterator[list[Step]]:
@@ -149,10 +124,10 @@ def test_a_page_runs_and_prints_what_it_says(story, tmp_path, monkeypatch, capsy
 
 def pages_with_several_stories() -> list[list[list[Step]]]:
     """Return the pages whose pieces a reader may try one after another, though they need not."""
-    told: dict[Path, list[list[Step]]] = {}
+    found: dict[object, list[list[Step]]] = {}
     for story in stories(BLOCKS):
-        told.setdefault(story[0].block.page, []).append(story)
-    return [found for found in told.values() if len(found) > 1]
+        found.setdefault(story[0].block.page, []).append(story)
+    return [page for page in found.values() if len(page) > 1]
 
 
 @pytest.mark.parametrize(
