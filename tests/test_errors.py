@@ -24,7 +24,7 @@ from redrive.errors import (
 
 SENTENCES = [
     (InvalidSetting("delay", -1, "must be 0 or more"), "delay=-1: must be 0 or more"),
-    (MissingExtra("The console", "server"), "The console needs the extra 'server': pip install 'redrive[server]'"),
+    (MissingExtra("PostgreSQL", "postgres"), "PostgreSQL needs the extra 'postgres': pip install 'redrive[postgres]'"),
     (PolicyFileError(Path("p.toml"), 3, "write a number"), "p.toml, line 3: write a number"),
     (PolicyFileError(None, 1, "it is empty"), "policies, line 1: it is empty"),
     (UnknownPolicy("fats", ("fast", "slow")), "no policy is called 'fats'; the file defines: fast, slow"),

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What a user installs: the wheel alone, in an empty environment."""
+"""What a user installs: the wheel alone, in an empty environment, and the extras that it names."""
 
+import ast
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 from zipfile import ZipFile
@@ -10,6 +12,10 @@ from zipfile import ZipFile
 import pytest
 
 from tests.docs.pages import ROOT, blocks
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MODULES = {"asyncpg": "asyncpg", "opentelemetry-api": "opentelemetry", "rich": "rich", "typer": "typer"}
+"""The module that each package of an extra is imported as."""
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -58,3 +64,20 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel):
     packed = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert packed == {str(path.relative_to(ROOT / "src")) for path in source}
     assert "redrive/py.typed" in packed
+
+
+def test_an_extra_exists_when_code_uses_what_it_installs():
+    imported = {name for path in (ROOT / "src").rglob("*.py") for name in roots(ast.parse(path.read_text()))}
+    extras = {extra: packages for extra, packages in PROJECT["optional-dependencies"].items() if extra != "all"}
+    for extra, packages in extras.items():
+        assert {MODULES[package.partition(">=")[0]] for package in packages} <= imported, extra
+    assert PROJECT["optional-dependencies"]["all"] == [f"redrive[{','.join(sorted(extras))}]"]
+
+
+def roots(tree: ast.AST) -> set[str]:
+    """Return the first part of every absolute import."""
+    plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return {
+        name.partition(".")[0]
+        for name in plain | {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    }
