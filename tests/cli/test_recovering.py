@@ -226,7 +226,7 @@ def test_recover_asks_a_person_and_a_script_has_to_say_yes(run, monkeypatch):
         (("--id", "17"), 3, "no failed message has the id '17'"),
         (("--all", "--rate", "0"), 2, "rate=0.0: must be"),
         (("--all", "--rate", "nan"), 2, "rate=nan: must be"),
-        (("--all", "--limit", "0"), 2, "limit=0: must be 1 or more"),
+        (("--all", "--limit", "0"), 2, "limit=0: must be a whole number from 1"),
         (("--all", "--canary", "0"), 2, "canary=0: must be 1 to 1,000"),
         (("--all", "--canary", "1", "--patience", "0"), 2, "patience=0.0: must be"),
         (("--all", "--canary", "1", "--patience", "none"), 2, "patience"),

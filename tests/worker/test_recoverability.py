@@ -241,8 +241,8 @@ def test_a_shortened_text_keeps_its_beginning_and_end():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"immediate": -1}, "immediate=-1: must be 0 to 1,000"),
-        ({"immediate": 1_001}, "must be 0 to 1,000"),
+        ({"immediate": -1}, "immediate=-1: must be a whole number from 0 to 1,000"),
+        ({"immediate": 1_001}, "must be a whole number from 0 to 1,000"),
         ({"immediate": True}, "immediate=True: must be a whole number"),
         ({"immediate": 1.5}, "must be a whole number"),
         ({"delayed": 5}, "delayed=5: must be a policy such as"),

@@ -47,7 +47,7 @@ def test_without_a_policy_it_never_slows_down():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"after": 0}, "after=0: must be a whole number of failures, 1 or more"),
+        ({"after": 0}, "after=0: must be a whole number from 1"),
         ({"after": True}, "must be a whole number"),
         ({"first": 0}, "first=0: must be more than 0"),
         ({"first": 5, "longest": 4}, r"longest=4.0: must be at least first \(5 s\)"),

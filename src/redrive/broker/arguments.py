@@ -6,13 +6,13 @@ What can never work is refused with its name and what it may be instead, never w
 
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+from redrive import number
 from redrive.broker.effects import Cancel, Effect, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, check_text, json_hint
-from redrive.broker.settings import QueueSettings, check_at
+from redrive.broker.settings import QueueSettings
 from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound, UnknownSetting, UsageError
 
 
@@ -54,7 +54,7 @@ def similar(name: str, known: Iterable[str]) -> str | None:
 
 def check_sequence(name: str, value: int) -> int:
     """Return a sequence number, if it is a whole number; whether there is such a message is another matter."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not number.is_whole(value):
         raise InvalidSetting(name, value, "must be a sequence number, a whole number")
     return value
 
@@ -89,9 +89,7 @@ def check_session_id(session_id: str | None) -> str | None:
 
 def check_most(name: str, value: int | None) -> int | None:
     """Return how many at most, if it is a number of messages; None: all."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise InvalidSetting(name, value, "must be a whole number, 1 or more; None for all")
-    return value
+    return None if value is None else number.whole(name, value)
 
 
 def check_payloads(messages: Iterable[Any]) -> list[Any]:
@@ -114,11 +112,3 @@ def not_a_payload(payload: object) -> InvalidMessage:
     else:
         fix = json_hint(payload)
     return InvalidMessage("message", kind.__name__, f"must be a text, bytes or a Message; {fix}")
-
-
-def check_instant(at: datetime) -> datetime:
-    """Return an instant in UTC."""
-    try:
-        return check_at(at).astimezone(UTC)
-    except OverflowError:
-        raise InvalidSetting("at", at, "must be a time of the years 1 to 9999 in UTC too") from None

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack
 
 from redrive import duration
-from redrive.broker.broker import Broker, Payload, QueueOptions
+from redrive.broker.broker import Broker, Payload
 from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery
 from redrive.broker.effects import Effect, EffectResult, SessionLock
@@ -17,6 +17,7 @@ from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Recei
 from redrive.broker.port import Capabilities, QueueInfo
 from redrive.broker.portal import Portal
 from redrive.broker.session import Session
+from redrive.broker.settings import QueueOptions
 from redrive.errors import UsageError
 
 

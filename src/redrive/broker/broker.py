@@ -7,14 +7,13 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeAlias, TypedDict, Unpack
+from typing import Any, NoReturn, Self, TypeAlias, Unpack
 
-from redrive import duration
+from redrive import duration, instant
 from redrive.broker import bulk
 from redrive.broker.arguments import (
-    check_instant,
     check_most,
     check_payloads,
     check_queue,
@@ -34,7 +33,7 @@ from redrive.broker.port import Capabilities, Engine, QueueInfo
 from redrive.broker.retry_engine import RetryingEngine
 from redrive.broker.rules import check_queue_name
 from redrive.broker.session import Session
-from redrive.broker.settings import QueueSettings, check_max_messages
+from redrive.broker.settings import QueueOptions, QueueSettings, check_max_messages
 from redrive.clock import Clock, pause, system_clock, utc
 from redrive.errors import QueueConflict, RedriveError, UsageError
 from redrive.retry import Policy
@@ -43,19 +42,6 @@ Payload: TypeAlias = Message | bytes | str
 """What can be sent: a message, or just its body."""
 
 _logger = logging.getLogger("redrive.broker")
-
-
-class QueueOptions(TypedDict, total=False):
-    """The settings of a queue, for whoever states some of them."""
-
-    lock_duration: float | timedelta
-    max_delivery_count: int
-    default_ttl: float | timedelta | None
-    dead_letter_on_expiration: bool
-    auto_delete_on_idle: float | timedelta | None
-    duplicate_detection: float | timedelta | None
-    requires_session: bool
-    max_message_bytes: int
 
 
 class Broker:
@@ -326,7 +312,7 @@ class Broker:
     def _instant(self, at: datetime | duration.Duration) -> datetime:
         if not isinstance(at, datetime):
             return utc(self._clock.time() + duration.seconds("at", at, zero=True))
-        return check_instant(at)
+        return instant.in_utc("at", at)
 
     async def _keep_up(self) -> None:
         while True:

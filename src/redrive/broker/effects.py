@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
-from redrive import duration
+from redrive import duration, instant
 from redrive.broker.message import Headers, Lock, Message, check_headers
-from redrive.broker.settings import check_at
 from redrive.errors import InvalidMessage, InvalidSetting
 
 
@@ -32,7 +31,7 @@ class Send:
             told = "must be a Message: Send(queue, Message(b'...')); broker.send takes a text or bytes as they are"
             raise InvalidMessage("message", type(self.message).__name__, told)
         if self.at is not None:
-            check_at(self.at)
+            instant.zoned("at", self.at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,53 +1,111 @@
 # SPDX-License-Identifier: MIT
-"""The settings of a queue, and the checks of what callers give. Pure: no I/O, no clock, no randomness."""
+"""The settings of a queue, and the checks of what callers give. Pure: no I/O, no clock, no randomness.
 
-from dataclasses import dataclass, fields
-from datetime import datetime
+A setting is one line of ``QueueSettings``, which says its default, what it may be and what it does. Engines store all
+settings together, and the command line makes its options of these lines, so a new setting is written nowhere else; its
+name and type stand once more in ``QueueOptions``, since type checkers read no metadata.
+"""
 
-from redrive import duration
-from redrive.errors import InvalidSetting
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Any, Protocol, TypedDict
 
-LONGEST_LOCK_S = 300.0
+from redrive import duration, number
+
 LARGEST_MESSAGE_BYTES = 1_048_576
 _RENEW = "for longer work renew the lock, as a worker does by itself"
+
+
+class SettingKind(Protocol):
+    """What a setting may be."""
+
+    def checked(self, name: str, value: object) -> object:
+        """Return the value as it is kept; raise ``InvalidSetting`` if it is not allowed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DurationSetting:
+    """A length of time: seconds or a ``timedelta``, kept as seconds.
+
+    Attributes:
+        longest: the most that is allowed, in seconds.
+        otherwise: what to do instead if that is not enough.
+    """
+
+    longest: float = duration.LONGEST
+    otherwise: str = ""
+
+    def checked(self, name: str, value: Any) -> float:  # noqa: ANN401 - whatever a caller gives
+        """Return it in seconds."""
+        return duration.seconds(name, value, longest=self.longest, otherwise=self.otherwise)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSetting:
+    """A whole number.
+
+    Attributes:
+        low: the least that is allowed.
+        high: the most that is allowed.
+    """
+
+    low: int
+    high: int
+
+    def checked(self, name: str, value: object) -> int:
+        """Return it."""
+        return number.whole(name, value, self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class FlagSetting:
+    """Yes or no."""
+
+    def checked(self, name: str, value: object) -> bool:
+        """Return it."""
+        return number.flag(name, value)
+
+
+def _setting(default: object, kind: SettingKind, text: str) -> Any:  # noqa: ANN401 - as dataclasses.field
+    """Return the field of a setting; one whose default is None may be None."""
+    return field(default=default, metadata={"kind": kind, "help": text})
+
+
+def _seconds(text: str, default: float | None = None, *, longest: float = duration.LONGEST, otherwise: str = "") -> Any:  # noqa: ANN401 - as above
+    return _setting(default, DurationSetting(longest, otherwise), text)
+
+
+def _whole(text: str, default: int, high: int) -> Any:  # noqa: ANN401 - as above
+    return _setting(default, WholeSetting(1, high), text)
+
+
+def _flag(text: str) -> Any:  # noqa: ANN401 - as above
+    return _setting(default=False, kind=FlagSetting(), text=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
     """How a queue behaves. Lengths of time are seconds; a ``timedelta`` is turned into them.
 
-    Attributes:
-        lock_duration: how long a received message is yours; at most 5 minutes.
-        max_delivery_count: how often a message is delivered before it is dead-lettered.
-        default_ttl: how long messages are worth delivering, unless they say less; None: for ever.
-        dead_letter_on_expiration: whether an expired message is dead-lettered instead of dropped.
-        auto_delete_on_idle: delete the queue after that long without a send or a receive; None: never.
-        duplicate_detection: drop a message whose id was sent within that long; None: do not look.
-        requires_session: whether messages are received by session only.
-        max_message_bytes: how large a message may be, body and headers together.
+    The metadata of each field has its ``kind``, which is one of ``DurationSetting``, ``WholeSetting`` and
+    ``FlagSetting``, and its ``help``.
     """
 
-    lock_duration: float = 60.0
-    max_delivery_count: int = 10
-    default_ttl: float | None = None
-    dead_letter_on_expiration: bool = False
-    auto_delete_on_idle: float | None = None
-    duplicate_detection: float | None = None
-    requires_session: bool = False
-    max_message_bytes: int = LARGEST_MESSAGE_BYTES
+    lock_duration: float = _seconds("how long a received message is locked", 60.0, longest=300.0, otherwise=_RENEW)
+    max_delivery_count: int = _whole("deliveries before a message is dead-lettered", 10, 2_000)
+    default_ttl: float | None = _seconds("how long messages are worth delivering, unless they say less")
+    dead_letter_on_expiration: bool = _flag("dead-letter expired messages instead of dropping them")
+    auto_delete_on_idle: float | None = _seconds("delete the queue after that long without use")
+    duplicate_detection: float | None = _seconds("drop a message whose id was sent within that long")
+    requires_session: bool = _flag("receive messages by session only")
+    max_message_bytes: int = _whole("how large body and headers may be", LARGEST_MESSAGE_BYTES, 104_857_600)
 
     def __post_init__(self) -> None:
-        lock_s = duration.seconds("lock_duration", self.lock_duration, longest=LONGEST_LOCK_S, otherwise=_RENEW)
-        object.__setattr__(self, "lock_duration", lock_s)
-        for name in ("default_ttl", "auto_delete_on_idle", "duplicate_detection"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, duration.seconds(name, value))
-        _check_whole("max_delivery_count", self.max_delivery_count, 1, 2_000)
-        _check_whole("max_message_bytes", self.max_message_bytes, 1, 100 * LARGEST_MESSAGE_BYTES)
-        for name in ("dead_letter_on_expiration", "requires_session"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidSetting(name, getattr(self, name), "must be True or False")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None or each.default is not None:
+                object.__setattr__(self, each.name, each.metadata["kind"].checked(each.name, value))
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -55,23 +113,21 @@ class QueueSettings:
         return tuple(each.name for each in fields(cls))
 
 
+class QueueOptions(TypedDict, total=False):
+    """The settings of a queue for a caller that states some of them; a test holds them equal to ``QueueSettings``."""
+
+    lock_duration: float | timedelta
+    max_delivery_count: int
+    default_ttl: float | timedelta | None
+    dead_letter_on_expiration: bool
+    auto_delete_on_idle: float | timedelta | None
+    duplicate_detection: float | timedelta | None
+    requires_session: bool
+    max_message_bytes: int
+
+
 def check_max_messages(value: int) -> int:
     """Return how many messages one call may bring, if it is a number of messages."""
     if type(value) is not int or not 1 <= value <= 10_000:
-        _check_whole("max_messages", value, 1, 10_000)
+        number.whole("max_messages", value, 1, 10_000)
     return value
-
-
-def check_at(at: datetime) -> datetime:
-    """Return an instant, if it is one."""
-    if not isinstance(at, datetime):
-        told = "must be an instant: datetime.now(UTC) + timedelta(seconds=30); only schedule takes a delay as well"
-        raise InvalidSetting("at", at, told)
-    if at.utcoffset() is None:
-        raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
-    return at
-
-
-def _check_whole(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidSetting(name, value, f"must be a whole number from {low:,} to {high:,}")

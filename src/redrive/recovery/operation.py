@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from redrive import duration
+from redrive import duration, instant, number
 from redrive.errors import InvalidSetting
 from redrive.printable import one_line
 from redrive.recovery.filter import Filter
@@ -56,8 +56,7 @@ class Canary:
     patience: float = 300.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= LARGEST_BATCH:
-            raise InvalidSetting("canary", self.count, f"must be 1 to {LARGEST_BATCH:,} messages")
+        number.whole("canary", self.count, 1, LARGEST_BATCH)
         if not 0 <= self.max_failures < self.count:
             raise InvalidSetting("max_failures", self.max_failures, "must be from 0 to less than the canaries")
         object.__setattr__(self, "patience", duration.seconds("patience", self.patience))
@@ -92,12 +91,12 @@ class Plan:
     not_before: datetime | None = None
 
     def __post_init__(self) -> None:
-        if self.limit is not None and (isinstance(self.limit, bool) or self.limit < 1):
-            raise InvalidSetting("limit", self.limit, "must be 1 or more")
+        if self.limit is not None:
+            number.whole("limit", self.limit)
         if self.rate is not None and not 0.001 <= self.rate <= 1_000_000:
             raise InvalidSetting("rate", self.rate, "must be 0.001 to 1,000,000 messages a second")
-        if self.not_before is not None and self.not_before.tzinfo is None:
-            raise InvalidSetting("not_before", self.not_before, "must have a time zone")
+        if self.not_before is not None:
+            instant.zoned("not_before", self.not_before)
         if self.kind is not Kind.RECOVER:
             for name in ("rate", "canary", "redirect", "transform"):
                 if getattr(self, name) is not None:

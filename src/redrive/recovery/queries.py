@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypedDict, Unpack
 
-from redrive import duration
+from redrive import duration, instant
 from redrive.broker import Broker
 from redrive.clock import pause, utc
-from redrive.errors import FailureNotFound, InvalidSetting, TransformFailed
+from redrive.errors import FailureNotFound, TransformFailed
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.filter import Filter
 from redrive.recovery.ledger import Ledger
@@ -279,9 +279,9 @@ class Reader:
             wanted = replace(wanted, status=frozenset({Status.UNRESOLVED, Status.RETRY_ISSUED}))
         if canary is not None and not isinstance(canary, Canary):
             canary = Canary(count=canary)
-        if isinstance(at, datetime) and at.tzinfo is None:
-            raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
-        if at is not None and not isinstance(at, datetime):
+        if isinstance(at, datetime):
+            instant.zoned("at", at)
+        elif at is not None:
             at = utc(await self._ledger.now() + duration.seconds("at", at, zero=True))
         self._transforms.check(how.get("transform"))
         plan = Plan(

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from redrive import duration
+from redrive import duration, number
 from redrive.broker.message import Message
 from redrive.clock import Clock, system_clock
 from redrive.errors import InvalidMessage, InvalidSetting, TransformFailed, Unavailable
@@ -57,8 +57,7 @@ class TransformSettings:
                 raise InvalidSetting("allow", each, "must be shop.mending:to_euros, shop.mending:* or shop.*")
         object.__setattr__(self, "allow", allowed)
         object.__setattr__(self, "seconds", duration.seconds("seconds", self.seconds))
-        if isinstance(self.memory, bool) or not isinstance(self.memory, int) or self.memory < 67_108_864:
-            raise InvalidSetting("memory", self.memory, "must be 67,108,864 bytes or more")
+        number.whole("memory", self.memory, 67_108_864)
 
     def refusal(self, function: str | None) -> str | None:
         """Return why a function may not be called here; None: it may."""

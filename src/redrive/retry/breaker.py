@@ -13,7 +13,7 @@ that began before a change cannot be taken for the outcome of a probe.
 
 from _thread import allocate_lock  # threading.Lock, without the 3 ms that importing threading takes
 
-from redrive import duration
+from redrive import duration, number
 from redrive.errors import InvalidSetting
 
 TYPE_CHECKING = False
@@ -64,12 +64,12 @@ class CircuitBreaker:
         probes: int = 1,
     ) -> None:
         self.name = name
-        self.failures = _whole("failures", failures)
+        self.failures = number.whole("failures", failures)
         self.failure_rate = _rate(failure_rate)
         self.window = duration.seconds("window", window)
-        self.min_calls = _whole("min_calls", min_calls)
+        self.min_calls = number.whole("min_calls", min_calls)
         self.open_for = duration.seconds("open_for", open_for)
-        self.probes = _whole("probes", probes)
+        self.probes = number.whole("probes", probes)
         self._lock = allocate_lock()
         self._generation = 0
         self._enter("closed", 0.0)
@@ -189,12 +189,6 @@ def check_when_open(value: "WhenOpen") -> "WhenOpen":
     """Return what to do while a breaker refuses, if it is one of the two."""
     if value not in ("fail", "wait"):
         raise InvalidSetting("when_open", value, 'must be "fail" or "wait"')
-    return value
-
-
-def _whole(setting: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidSetting(setting, value, "must be a whole number from 1")
     return value
 
 

@@ -4,10 +4,10 @@
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from redrive import duration
+from redrive import duration, instant
 from redrive.broker import Abandon, Broker, Complete, DeadLetter, Defer, Effect, Message, Payload, Send
 from redrive.broker.message import Headers
 from redrive.clock import utc
@@ -132,14 +132,12 @@ class HandlerFacts:
         """
         if at is not None and delay is not None:
             raise InvalidSetting("at", at, "cannot be combined with delay; say one of them")
-        if at is not None and at.tzinfo is None:
-            raise InvalidSetting("at", at, "must have a time zone: datetime.now(UTC) + timedelta(hours=1)")
         self._check_locked("send with context.broker")
         if self._lease.phase != "handling":
             raise UsageError(f"message {self._lease.id} is settled already: send before you settle it")
         if delay is not None:
             at = utc(self._host.broker.clock.time() + duration.seconds("delay", delay, zero=True))
-        self._sends.append(Send(queue, _outgoing(message), None if at is None else at.astimezone(UTC)))
+        self._sends.append(Send(queue, _outgoing(message), None if at is None else instant.in_utc("at", at)))
 
     def take_sends(self) -> list[Effect]:
         """Return what is to be sent, and forget it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, get_type_hints
 
-from redrive import duration
+from redrive import duration, number
 from redrive.broker import QueueInfo
 from redrive.errors import InvalidSetting
 from redrive.retry import Backoff
@@ -102,7 +102,7 @@ def checked_handler(
     receive_and_delete: bool,
 ) -> Handler:
     """Return a handler, if its settings and its function are what they may be."""
-    if _check_flag("receive_and_delete", receive_and_delete):
+    if number.flag("receive_and_delete", receive_and_delete):
         _check_needs_no_lock(recoverability, prefetch, auto_complete=auto_complete)
     is_async, decode, takes_context = _signature(fn)
     policy = Recoverability() if recoverability is None else recoverability
@@ -113,11 +113,11 @@ def checked_handler(
         is_async=is_async,
         decode=decode,
         takes_context=takes_context,
-        concurrency=check_whole("concurrency", concurrency, 1, _MOST_CONCURRENT),
-        prefetch=check_whole("prefetch", prefetch, 0, _MOST_PREFETCHED),
+        concurrency=number.whole("concurrency", concurrency, 1, _MOST_CONCURRENT),
+        prefetch=number.whole("prefetch", prefetch, 0, _MOST_PREFETCHED),
         recoverability=policy if isinstance(policy, Recoverability) else None,
         decide=_check_decide(policy),
-        auto_complete=_check_flag("auto_complete", auto_complete),
+        auto_complete=number.flag("auto_complete", auto_complete),
         timeout=None if timeout is None else duration.seconds("timeout", timeout),
         max_lock_renewal=duration.seconds("max_lock_renewal", max_lock_renewal, zero=True),
         retry_in_place=_check_in_place(retry_in_place),
@@ -127,22 +127,9 @@ def checked_handler(
     )
 
 
-def check_whole(setting: str, value: object, low: int, high: int) -> int:
-    """Return a whole number, if it is one within its limits."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidSetting(setting, value, f"must be a whole number from {low:,} to {high:,}")
-    return value
-
-
 def _check_max_hung(value: int | None, concurrency: int) -> int:
     """Return the limit; by default all that run may be among them, as after an outage of the store."""
-    return max(_USUALLY_HUNG, concurrency) if value is None else check_whole("max_hung", value, 0, _MOST_HUNG)
-
-
-def _check_flag(setting: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidSetting(setting, value, "must be True or False")
-    return value
+    return max(_USUALLY_HUNG, concurrency) if value is None else number.whole("max_hung", value, 0, _MOST_HUNG)
 
 
 def _check_needs_no_lock(recoverability: object, prefetch: int, *, auto_complete: bool) -> None:

@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
-from redrive import duration
+from redrive import duration, number
 from redrive.broker.message import Headers, HeaderValue, Message
 from redrive.errors import InvalidPayload, InvalidSetting
 from redrive.retry.policy import AttemptFailure, Backoff, Delays, Exponential, RetryAfter
@@ -191,10 +191,7 @@ class Recoverability:
     classify: Callable[[Exception], Classification | None] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.immediate, bool) or not isinstance(self.immediate, int):
-            raise InvalidSetting("immediate", self.immediate, "must be a whole number")
-        if not 0 <= self.immediate <= _MOST_IMMEDIATE:
-            raise InvalidSetting("immediate", self.immediate, f"must be 0 to {_MOST_IMMEDIATE:,}")
+        number.whole("immediate", self.immediate, 0, _MOST_IMMEDIATE)
         object.__setattr__(self, "delayed", _check_delayed(self.delayed))
         object.__setattr__(self, "poison", _check_poison(self.poison))
         if self.error_queue is not None and (not isinstance(self.error_queue, str) or not self.error_queue):

@@ -8,7 +8,7 @@ time that fails it pauses longer. The first success brings it back to full speed
 
 from dataclasses import dataclass, replace
 
-from redrive import duration
+from redrive import duration, number
 from redrive.errors import InvalidSetting
 from redrive.retry.policy import AttemptFailure, Exponential, RetryAfter
 
@@ -28,8 +28,7 @@ class SlowDown:
     longest: float = 60.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.after, bool) or not isinstance(self.after, int) or self.after < 1:
-            raise InvalidSetting("after", self.after, "must be a whole number of failures, 1 or more")
+        number.whole("after", self.after)
         object.__setattr__(self, "first", duration.seconds("first", self.first))
         object.__setattr__(self, "longest", duration.seconds("longest", self.longest))
         if self.longest < self.first:

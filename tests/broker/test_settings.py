@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""QueueOptions and names are checked before any engine sees them, and say what they may be."""
+"""Settings and names of queues are checked before any engine sees them, and say what they may be."""
 
 import math
 from dataclasses import asdict, fields
@@ -9,6 +9,7 @@ import pytest
 
 from redrive.broker import Capabilities, QueueSettings
 from redrive.broker.rules import check_queue_name
+from redrive.broker.settings import DurationSetting, FlagSetting, QueueOptions, WholeSetting
 from redrive.errors import InvalidSetting
 
 WRONG = {
@@ -52,6 +53,19 @@ def test_the_defaults_are_these():
 
 def test_every_setting_is_tried_here():
     assert set(WRONG) == set(RIGHT) == set(QueueSettings.names()) == {each.name for each in fields(QueueSettings)}
+
+
+def test_the_options_that_type_checkers_know_are_the_settings():
+    written = {float: float | timedelta, float | None: float | timedelta | None}
+    expected = {each.name: written.get(each.type, each.type) for each in fields(QueueSettings)}
+    assert QueueOptions.__annotations__ == expected
+
+
+def test_every_setting_says_what_it_is_and_what_it_may_be():
+    kinds = {each.name: type(each.metadata["kind"]) for each in fields(QueueSettings)}
+    assert set(kinds.values()) == {DurationSetting, FlagSetting, WholeSetting}
+    assert all(each.metadata["help"] for each in fields(QueueSettings))
+    assert fields(QueueSettings)[0].metadata["kind"].longest == 300.0
 
 
 @pairs(WRONG)
