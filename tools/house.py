@@ -105,12 +105,17 @@ class Module:
         return [length(found) for found in functions(self.tree)]
 
     @cached_property
-    def exports(self) -> int | None:
-        """How many names ``__all__`` lists; None: there is no such list."""
+    def exported(self) -> list[str] | None:
+        """The names that ``__all__`` lists; None: there is no such list."""
         for node in self.tree.body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-                return len(ast.literal_eval(node.value))
+                return list(ast.literal_eval(node.value))
         return None
+
+    @property
+    def exports(self) -> int | None:
+        """How many names ``__all__`` lists; None: there is no such list."""
+        return None if self.exported is None else len(self.exported)
 
 
 @dataclass
@@ -162,14 +167,23 @@ class House:
         return found
 
     def private_imports(self) -> list[str]:
-        """Return every statement that imports a private module of another package: a dotted name of three parts."""
+        """Return every statement that imports a private module of another package.
+
+        A private module has a dotted name of three parts, and its package does not list it in ``__all__``.
+        """
         found: list[str] = []
         for module in self.modules.values():
             for one in self.imports(module):
                 there = one.target.split(".")
-                if len(there) > 2 and there[:2] != module.name.split(".")[:2]:
+                is_inside = len(there) > 2 and there[:2] != module.name.split(".")[:2]
+                if is_inside and not self._is_exported(one.target):
                     found.append(f"{module.path}:{one.line}: {one.target}")
         return found
+
+    def _is_exported(self, name: str) -> bool:
+        """Say whether a module is a public name of its package."""
+        package, _, last = name.rpartition(".")
+        return last in (self.modules[package].exported or ())
 
     def cycles(self, *, typing: bool = False) -> list[list[str]]:
         """Return the groups of modules that import one another; with typing, counting imports that never run."""

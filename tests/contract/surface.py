@@ -75,10 +75,20 @@ def _describe(item: Exported, names: list[Exported]) -> Iterator[str]:
         yield from (f"    {line}" for line in _describe_members(item, public))
     elif inspect.isroutine(item.value):
         yield _describe_routine(item.path, item.value)
+    elif inspect.ismodule(item.value):
+        yield f"module {item.path}"
+        yield from (f"    {line}" for line in _describe_functions(item))
     elif isinstance(item.value, types.UnionType):
         yield f"{item.path} = {_annotation(item.value)}"
     else:
         yield f"{item.path}: {type(item.value).__qualname__}"
+
+
+def _describe_functions(item: Exported) -> Iterator[str]:
+    """Yield the public functions of a module that a package exports as a whole."""
+    for name, value in sorted(vars(item.value).items()):
+        if inspect.isfunction(value) and value.__module__ == item.path and not name.startswith("_"):
+            yield _describe_routine(f"{item.path}.{name}", value)
 
 
 def _home(item: Exported, names: list[Exported]) -> Exported:

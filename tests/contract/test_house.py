@@ -53,6 +53,15 @@ def test_a_private_module_is_one_inside_another_package(house):
     ]
 
 
+def test_a_module_that_its_package_lists_is_not_private(tmp_path):
+    for name, text in {"broker/__init__": '__all__ = ["views"]', "broker/views": "", "cli/main": ""}.items():
+        path = tmp_path / "redrive" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "redrive" / "cli" / "main.py").write_text("from redrive.broker import views")
+    assert House.at(tmp_path).private_imports() == []
+
+
 def test_imports_for_types_only_are_a_cycle_of_types_only(house):
     found = house(
         a="from redrive import b",

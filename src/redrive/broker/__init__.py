@@ -4,6 +4,7 @@
 Peek-lock queues: a received message is locked, not gone. Settle it, or it is delivered again.
 """
 
+from redrive.broker import views
 from redrive.broker.blocking import BlockingBroker, BlockingDelivery, BlockingSession
 from redrive.broker.broker import Broker, Payload
 from redrive.broker.bulk import Resubmitted, Stayed
@@ -56,4 +57,5 @@ __all__ = [
     "Stayed",
     "Upkeep",
     "dead_letter_queue",
+    "views",
 ]

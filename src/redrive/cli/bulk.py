@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import typer
 
-from redrive.broker import Broker, Resubmitted
+from redrive.broker import Broker, Resubmitted, views
 from redrive.cli import screen, wording
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.interrupts import Interrupted, first_interrupt
@@ -21,7 +21,11 @@ def purge(context: typer.Context, queue: str, *, yes: bool, of: str) -> None:
     done = _watched(
         context, "removing", total, lambda broker, on_progress: broker.purge(queue, on_progress=on_progress)
     )
-    _tell(context, queue, "removed", done, f"{wording.count(done.many, of)} from {queue}")
+    if wants_json(context):
+        screen.print_json(views.purged_view(queue, done.many, interrupted=done.is_interrupted))
+    else:
+        _say(f"removed {wording.count(done.many, of)} from {queue}", done)
+    _check_whole(done)
 
 
 def resubmit(context: typer.Context, queue: str, *, max_messages: int | None, yes: bool) -> None:
@@ -36,18 +40,15 @@ def resubmit(context: typer.Context, queue: str, *, max_messages: int | None, ye
         lambda broker, on_progress: broker.resubmit(queue, max_messages=max_messages, on_progress=on_progress),
     )
     rest = done.many if isinstance(done.many, Resubmitted) else Resubmitted(done.many)
-    what = f"{wording.count(int(rest), 'dead letter')} to {queue}"
-    _tell(context, queue, "resubmitted", done, what, **_described(rest))
+    if wants_json(context):
+        screen.print_json(views.resubmitted_view(queue, rest, interrupted=done.is_interrupted))
+    else:
+        _say(f"resubmitted {wording.count(int(rest), 'dead letter')} to {queue}", done)
+    _check_whole(done)
     if not wants_json(context):
         _tell_rest(queue, rest)
     if rest.stayed:
         raise typer.Exit(int(ExitStatus.NOT_ALL))
-
-
-def _described(rest: Resubmitted) -> dict[str, object]:
-    stayed = [{"number": each.sequence, "id": each.id, "reason": each.reason} for each in rest.stayed]
-    until = None if rest.locked_until is None else rest.locked_until.isoformat()
-    return {"stayed": stayed, "locked": rest.locked, "locked_until": until}
 
 
 def _tell_rest(queue: str, rest: Resubmitted) -> None:
@@ -99,11 +100,10 @@ def _watched(
     return with_broker(context, work)
 
 
-def _tell(context: typer.Context, queue: str, verb: str, done: _Done, what: str, **rest: object) -> None:
-    stopped = {"interrupted": True} if done.is_interrupted else {}
-    if wants_json(context):
-        screen.print_json({"queue": queue, verb: int(done.many), **rest, **stopped})
-    else:
-        screen.say(f"{verb} {what}" + ("; stopped before the end" if done.is_interrupted else ""))
+def _say(sentence: str, done: _Done) -> None:
+    screen.say(sentence + ("; stopped before the end" if done.is_interrupted else ""))
+
+
+def _check_whole(done: _Done) -> None:
     if done.is_interrupted:
         raise typer.Exit(int(ExitStatus.INTERRUPTED))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from redrive.broker import Received, dead_letter_queue
+from redrive.broker import Received, dead_letter_queue, views
 from redrive.cli import bulk, screen
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.messages import Max, Start
@@ -46,7 +46,7 @@ def list_dead(
     dead = dead_letter_queue(queue)
     found = with_broker(context, lambda broker: broker.peek(dead, max_messages=max_messages, start=start))
     if as_json:
-        screen.print_json([screen.described(each) for each in found])
+        screen.print_json([views.received_view(each) for each in found])
         return
     if not found:
         screen.say(f"{queue} has no dead letters" + (f" from {start} on" if start else ""))
@@ -75,7 +75,7 @@ def show(
         problem = f"{queue} has no dead letter {number}; see them: redrive dead list {queue}"
         raise screen.refusal(one_line(problem), ExitStatus.NOT_FOUND)
     if as_json:
-        screen.print_json(screen.described(found[0]))
+        screen.print_json(views.received_view(found[0]))
     else:
         _print_story(found[0])
 

@@ -19,7 +19,7 @@ from redrive.cli.option_groups import spread
 from redrive.cli.reaching import Yes, confirm, seconds
 from redrive.cli.story import print_story
 from redrive.printable import one_line
-from redrive.recovery import FailedMessage, Filter, GroupInfo, Note, SetAside, Status
+from redrive.recovery import FailedMessage, Filter, GroupInfo, Note, SetAside, Status, views
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -74,7 +74,7 @@ def list_failed(
 
     page, beside = with_recovery(context, look, sources, check=which.check)
     if place.as_json:
-        screen.print_json(telling.plain(page))
+        screen.print_json(views.records_view(page))
     elif page:
         screen.print_table(telling.failed_table(page))
     else:
@@ -90,7 +90,7 @@ def show(context: typer.Context, failure: Failure, place: Place, sources: Source
     """Show one failed message with its whole story: attempts, stack trace, headers, body, operations, notes."""
     detail = with_recovery(context, lambda desk: found(desk, failure), sources)
     if place.as_json:
-        screen.print_json(telling.described_detail(detail))
+        screen.print_json(views.detail_view(detail))
     else:
         print_story(detail)
 
@@ -127,7 +127,7 @@ def groups(
     found, beside = with_recovery(context, look, sources, check=which.check)
     largest = found[:limit]
     if place.as_json:
-        screen.print_json(telling.plain(largest))
+        screen.print_json(views.records_view(largest))
     elif largest:
         screen.print_table(telling.groups_table(largest))
         _tell_uses(largest[0], has_more=len(found) > limit)
@@ -148,7 +148,7 @@ def count(context: typer.Context, which: Which, place: Place, sources: Sources) 
 
     many, beside = with_recovery(context, look, sources, check=which.check)
     if place.as_json:
-        screen.print_json({"count": many})
+        screen.print_json(views.count_view(many))
     else:
         screen.say(f"{many:,}")
     beside.tell()
@@ -184,7 +184,7 @@ def export(
         with screen.progress() as bar, _opened(output) as file:
             task = bar.add_task("writing", total=total)
             async for each in desk.recovery.export(chosen):
-                file.write(screen.json_line(telling.described_detail(each)) + "\n")
+                file.write(screen.json_line(views.detail_view(each)) + "\n")
                 bar.advance(task)
             return int(bar.tasks[task].completed)
 
@@ -241,7 +241,7 @@ def note(
 
     written = with_recovery(context, write)
     if place.as_json:
-        screen.print_json(telling.plain(written))
+        screen.print_json(views.record_view(written))
     else:
         screen.say(f"note {written.number} is about {written.subject}")
 
@@ -258,7 +258,7 @@ def drop_note(
     """Remove a note; the audit trail keeps what it said."""
     with_recovery(context, lambda desk: desk.recovery.drop_note(number, actor=who(actor)))
     if place.as_json:
-        screen.print_json({"note": number, "removed": True})
+        screen.print_json(views.note_removed_view(number))
     else:
         screen.say(f"note {number} is gone")
 
@@ -272,7 +272,7 @@ def aside(context: typer.Context, place: Place, sources: Sources, *, limit: Limi
     """List messages from error queues that could not be read, and why."""
     asides = with_recovery(context, lambda desk: desk.recovery.aside(limit=limit), sources)
     if place.as_json:
-        screen.print_json([telling.described_aside(each) for each in asides])
+        screen.print_json([views.set_aside_view(each) for each in asides])
         return
     if not asides:
         screen.say("everything could be read")
@@ -299,7 +299,7 @@ def reimport(
     """Read again what was set aside."""
     read, left = with_recovery(context, lambda desk: desk.recovery.reimport(queue=failed_in, actor=who(actor)))
     if place.as_json:
-        screen.print_json({"read": read, "left": left})
+        screen.print_json(views.reimport_view(read, left))
     else:
         screen.say(f"{read:,} could be read" + (f", {left:,} still not: redrive failed aside" if left else ""))
 
@@ -324,7 +324,7 @@ def sweep(
     confirm(f"Delete what was settled more than {older_than} ago, for good?", yes=yes)
     swept = with_recovery(context, lambda desk: desk.recovery.sweep(keep, actor=who(actor)))
     if place.as_json:
-        screen.print_json({"deleted": swept})
+        screen.print_json(views.sweep_view(swept))
     else:
         screen.say(f"deleted {swept:,} that {wording.verb(swept, 'was')} settled more than {older_than} ago")
 

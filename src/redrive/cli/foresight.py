@@ -9,7 +9,7 @@ from redrive.cli.changing import print_previews
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.ledgers import Desk, unread
 from redrive.printable import one_line
-from redrive.recovery import DryRun, Filter, Preview, Status
+from redrive.recovery import DryRun, Filter, Preview, Status, views
 from redrive.recovery.operation import in_the_way
 from redrive.recovery.states import ENDED
 
@@ -63,10 +63,9 @@ def asked_for(found: DryRun, chosen: Filter | list[str]) -> DryRun:
 
 def print_foreseen(seen: Foreseen, *, as_json: bool, verb: str) -> None:
     """Print what an operation would find."""
-    chosen = str(seen.chosen) if isinstance(seen.chosen, Filter) else None
+    chosen = seen.chosen if isinstance(seen.chosen, Filter) else None
     if as_json:
-        more = {"filter": chosen, "previews": telling.plain(seen.previews), "unread": seen.waiting}
-        screen.print_json({**telling.plain(seen.found), **more})
+        screen.print_json(views.dry_run_view(seen.found, chosen, seen.previews, seen.waiting))
         return
     span = wording.span(seen.chosen) if isinstance(seen.chosen, Filter) else ""
     for line in telling.foreseen(seen.found, verb, span):

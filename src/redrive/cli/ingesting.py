@@ -11,6 +11,7 @@ from redrive.cli.ledgers import Desk, Place, Sources, with_recovery
 from redrive.cli.option_groups import spread
 from redrive.cli.reaching import complete_queue
 from redrive.clock import pause
+from redrive.recovery import views
 
 _LOOK_EVERY_S = 0.5
 
@@ -72,7 +73,7 @@ def ingest(
 def _tell(desk: Desk, *, as_json: bool) -> None:
     tally = desk.tally
     if as_json:
-        screen.print_json({"read": tally.read, "set_aside": tally.aside, "sources": list(desk.sources)})
+        screen.print_json(views.ingest_view(tally.read, tally.aside, desk.sources))
         return
     aside = f"; {tally.aside:,} could not be read: redrive failed aside" if tally.aside else ""
     screen.say(f"read {wording.count(tally.read, 'failure')} from {wording.some(desk.sources)}{aside}")

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from redrive.broker import Broker, Delivery, Received, State
+from redrive.broker import Broker, Delivery, Received, State, views
 from redrive.cli import screen
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.reaching import Queue, Url, seconds, with_broker
@@ -190,7 +190,7 @@ def cancel(
     """
     with_broker(context, lambda broker: broker.cancel(queue, number))
     if as_json:
-        screen.print_json({"queue": queue, "sequence": number, "cancelled": True})
+        screen.print_json(views.cancelled_view(queue, number))
     else:
         screen.say(f"number {number} is no longer scheduled in {queue}")
 
@@ -220,7 +220,7 @@ def peek(
         context, lambda broker: broker.peek(queue, max_messages=max_messages, start=start, states=states)
     )
     if as_json:
-        screen.print_json([screen.described(each) for each in found])
+        screen.print_json([views.received_view(each) for each in found])
         return
     if not found:
         screen.say(f"nothing to see in {queue}" + (f" from {start} on" if start else ""))
@@ -232,7 +232,7 @@ def peek(
 
 def _print_received(found: list[Delivery], *, as_json: bool) -> None:
     if as_json:
-        screen.print_json([screen.described(one) for one in found])
+        screen.print_json([views.received_view(one) for one in found])
         return
     if not found:
         screen.hint("nothing to receive")

@@ -33,7 +33,7 @@ from redrive.cli.recovering import Detach, Wait
 from redrive.cli.watching import Watch, conclude, tell
 from redrive.errors import RedriveError
 from redrive.printable import one_line
-from redrive.recovery import Note, Operation, OperationState, Outcome, Part
+from redrive.recovery import Note, Operation, OperationState, Outcome, Part, views
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -98,7 +98,7 @@ def list_operations(
 
     found, is_waiting = with_recovery(context, look)
     if place.as_json:
-        screen.print_json([telling.described_operation(each) for each in found])
+        screen.print_json([views.operation_view(each) for each in found])
     elif found:
         screen.print_table(telling.operations_table(found))
     else:
@@ -127,7 +127,7 @@ def services(context: typer.Context, place: Place) -> None:
     """See which processes serve: read failures, and work on what is asked for."""
     found = with_recovery(context, lambda desk: desk.recovery.services())
     if place.as_json:
-        screen.print_json(telling.plain(found))
+        screen.print_json(views.records_view(found))
         return
     for each in found:
         told = f"{each.host}, for {screen.age(each.since)}, as {each.session}"
@@ -171,8 +171,7 @@ def show(
 
     operation, parts, reasons, notes, is_waiting = with_recovery(context, look, sources)
     if place.as_json:
-        more = {"messages": telling.plain(parts)} if outcome else {}
-        screen.print_json({**telling.described_operation(operation), "notes": telling.plain(notes), **more})
+        screen.print_json(views.operation_detail_view(operation, notes, parts if outcome else None))
         return
     tell(operation)
     _print_request(operation, notes)
@@ -299,7 +298,7 @@ def trail(
     """Show who did what, why, and what came of it; refusals too, the newest first."""
     entries = with_recovery(context, lambda desk: desk.recovery.trail(subject=subject, before=before, limit=limit))
     if place.as_json:
-        screen.print_json(telling.plain(entries))
+        screen.print_json(views.records_view(entries))
     elif entries:
         for line in telling.trail_lines(entries):
             screen.out().print(line, soft_wrap=True)
@@ -342,7 +341,7 @@ def _print_parts(parts: list[Part], reasons: dict[str, Text]) -> None:
 
 def _print_changed(operation: Operation, place: Place) -> None:
     if place.as_json:
-        screen.print_json(telling.described_operation(operation))
+        screen.print_json(views.operation_view(operation))
     else:
         tell(operation)
 

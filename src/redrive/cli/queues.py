@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from redrive.broker import QueueInfo
+from redrive.broker import QueueInfo, views
 from redrive.cli import bulk, screen, wording
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.reaching import Queue, Url, Yes, confirm, seconds, wants_json, with_broker
@@ -66,7 +66,7 @@ def list_queues(
     there = with_broker(context, lambda broker: broker.queues())
     found = [queue for queue in there if show_all or queue.dead or not queue.name.startswith(_OWN)]
     if as_json:
-        screen.print_json([described(queue) for queue in found])
+        screen.print_json([views.queue_view(queue) for queue in found])
     elif found:
         screen.print_table(_counts_table(found))
     else:
@@ -136,7 +136,7 @@ def show(context: typer.Context, queue: Queue, *, url: Url = None, as_json: AsJs
     """Show a queue: its settings, and what is in it."""
     found = with_broker(context, lambda broker: broker.inspect(queue))
     if wants_json(context):
-        screen.print_json(described(found))
+        screen.print_json(views.queue_view(found))
         return
     screen.print_table(_counts_table([found]))
     settings = screen.table("setting", "is")
@@ -154,7 +154,7 @@ def delete(context: typer.Context, queue: Queue, *, yes: Yes = False, url: Url =
     confirm(f"Delete queue {queue} and {wording.count(held, 'message')}?", yes=yes)
     with_broker(context, lambda broker: broker.delete(queue))
     if wants_json(context):
-        screen.print_json({"queue": queue, "deleted": True, "messages": held})
+        screen.print_json(views.deleted_view(queue, held))
     else:
         screen.say(f"queue {queue} is deleted, with {wording.count(held, 'message')}")
 
@@ -166,16 +166,6 @@ def purge(context: typer.Context, queue: Queue, *, yes: Yes = False, url: Url = 
     Locked, scheduled and deferred messages stay.
     """
     bulk.purge(context, queue, yes=yes, of="message")
-
-
-def described(queue: QueueInfo) -> dict[str, Any]:
-    """Return a queue as JSON shows it."""
-    return {
-        **asdict(queue),
-        "oldest_at": queue.oldest_at and queue.oldest_at.isoformat(),
-        "created_at": queue.created_at.isoformat(),
-        "used_at": queue.used_at.isoformat(),
-    }
 
 
 def _stated(context: typer.Context) -> dict[str, Any]:
@@ -205,7 +195,7 @@ _READ: dict[str, Callable[[str, Any], Any]] = {
 
 def _done(context: typer.Context, queue: str, sentence: str) -> None:
     if wants_json(context):
-        screen.print_json(described(with_broker(context, lambda broker: broker.inspect(queue))))
+        screen.print_json(views.queue_view(with_broker(context, lambda broker: broker.inspect(queue))))
     else:
         screen.say(sentence)
 

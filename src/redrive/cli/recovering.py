@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from redrive.cli import screen, telling
+from redrive.cli import screen
 from redrive.cli.changing import Changes, by_hand, in_editor, print_previews
 from redrive.cli.choosing import Bulk, Which, found
 from redrive.cli.exit_status import ExitStatus
@@ -19,7 +19,7 @@ from redrive.cli.option_groups import spread
 from redrive.cli.reaching import Yes, complete_queue, confirm, is_a_person_there, seconds
 from redrive.cli.watching import Watch, conclude
 from redrive.printable import one_line
-from redrive.recovery import Canary, FailedDetail, Kind, Operation, OperationState, Preview, Transform
+from redrive.recovery import Canary, FailedDetail, Kind, Operation, OperationState, Preview, Transform, views
 
 _HOW = "How they are sent"
 DryRunOnly = Annotated[bool, typer.Option("--dry-run", help="Say what it would find; nothing is read or sent.")]
@@ -242,7 +242,7 @@ def edit(
             f"the message cannot be changed like that: {one_line(preview.problem)}", ExitStatus.NOT_UNDERSTOOD
         )
     if place.as_json and (course.dry_run or not preview.changes):
-        screen.print_json({"previews": telling.plain([preview])})
+        screen.print_json(views.previews_view([preview]))
         return
     if not preview.changes:
         screen.say("nothing was changed, and nothing was sent")

@@ -10,6 +10,7 @@ from redrive.cli.ledgers import Actor, Place, who, with_recovery
 from redrive.cli.option_groups import spread
 from redrive.cli.reaching import complete_queue
 from redrive.printable import one_line
+from redrive.recovery import views
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -37,7 +38,7 @@ def list_redirects(context: typer.Context, place: Place) -> None:
     """List the redirects."""
     ways = with_recovery(context, lambda desk: desk.recovery.redirects())
     if place.as_json:
-        screen.print_json([{"from": queue, "to": to} for queue, to in ways.items()])
+        screen.print_json(views.redirects_view(ways))
     elif ways:
         table = screen.table("failed in", "goes to")
         for queue, to in ways.items():
@@ -53,7 +54,7 @@ def add(context: typer.Context, queue: From, to: To, place: Place, *, actor: Act
     """Send failed messages of a queue to another from now on."""
     with_recovery(context, lambda desk: desk.recovery.redirect(queue, to, actor=who(actor)))
     if place.as_json:
-        screen.print_json({"from": queue, "to": to})
+        screen.print_json(views.redirect_view(queue, to))
     else:
         screen.say(f"failed messages of {queue} go to {to} from now on")
 
@@ -64,6 +65,6 @@ def remove(context: typer.Context, queue: From, place: Place, *, actor: Actor = 
     """Let failed messages of a queue go to where they failed again."""
     with_recovery(context, lambda desk: desk.recovery.redirect(queue, None, actor=who(actor)))
     if place.as_json:
-        screen.print_json({"from": queue, "to": None})
+        screen.print_json(views.redirect_view(queue, None))
     else:
         screen.say(f"failed messages of {queue} go to {queue} again")

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
 """What the commands print: tables for people, JSON for scripts, errors that name the fix."""
 
-import base64
 import json
 import os
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.cells import cell_len
@@ -16,7 +15,6 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from redrive.broker import Delivery, Received
 from redrive.cli.exit_status import ExitStatus, advice, status_of
 from redrive.clock import system_clock
 from redrive.errors import RedriveError
@@ -130,46 +128,6 @@ def told_header(name: str, value: object, *, whole: bool = False) -> Text:
 def indented(text: str) -> str:
     """Return a text of several lines, as a part of something."""
     return "\n".join(f"  {line}" for line in text.splitlines())
-
-
-def described(received: Received | Delivery) -> dict[str, Any]:
-    """Return a message as JSON shows it; a body that is no text is in base64, and ``body_encoding`` says so."""
-    message = received.message
-    why = received.dead_letter_info
-    return {
-        "queue": received.queue,
-        "sequence": received.sequence,
-        "id": received.id,
-        "state": received.state.name.lower(),
-        "delivery_count": received.delivery_count,
-        "enqueued_at": received.enqueued_at.isoformat(),
-        **_times(received),
-        "content_type": message.content_type,
-        "subject": message.subject,
-        "correlation_id": message.correlation_id,
-        "reply_to": message.reply_to,
-        "to": message.to,
-        "session_id": message.session_id,
-        "ttl": message.ttl,
-        "headers": dict(message.headers),
-        **described_body(message.body),
-        "dead_letter": why and {"reason": why.reason, "description": why.description, "source": why.source},
-    }
-
-
-def _times(received: Received | Delivery) -> dict[str, str | None]:
-    if isinstance(received, Delivery):
-        return {}
-    instants = {name: getattr(received, name) for name in ("due_at", "locked_until", "expires_at")}
-    return {name: instant and instant.isoformat() for name, instant in instants.items()}
-
-
-def described_body(body: bytes) -> dict[str, str]:
-    """Return a body as JSON shows it."""
-    try:
-        return {"body": body.decode(), "body_encoding": "utf-8"}
-    except UnicodeDecodeError:
-        return {"body": base64.b64encode(body).decode(), "body_encoding": "base64"}
 
 
 # --- tables and progress

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import typer
 
 from redrive.broker import Broker, Message, Send
+from redrive.broker.views import View, sent_view
 from redrive.cli import screen
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.interrupts import first_interrupt
@@ -58,22 +59,22 @@ class Sent:
     def tell(self, *, as_json: bool) -> None:
         """Print it; if it was stopped, the status says so."""
         if as_json:
-            screen.print_json(self.described())
+            screen.print_json(self.view())
         else:
             screen.say(str(self))
         if self.left:
             raise typer.Exit(int(ExitStatus.INTERRUPTED))
 
-    def described(self) -> dict[str, Any]:
+    def view(self) -> View:
         """Return it as JSON shows it."""
-        return {
-            "queue": self.queue,
-            "sent": self.count,
-            "duplicates": self.duplicates,
-            "first_sequence": self.first,
-            "last_sequence": self.last,
-            **({"not_sent": self.left} if self.left else {}),
-        }
+        return sent_view(
+            self.queue,
+            sent=self.count,
+            duplicates=self.duplicates,
+            first_sequence=self.first,
+            last_sequence=self.last,
+            not_sent=self.left,
+        )
 
     def __str__(self) -> str:
         numbers = "" if self.first is None else f", number {self.first}" + _up_to(self.first, self.last)

@@ -1,23 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Failed messages, groups and operations as people read them, and as JSON has them."""
+"""Failed messages, groups and operations as people read them."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from datetime import datetime
-from enum import Enum
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from redrive.broker import Message
 from redrive.cli import screen, wording
 from redrive.printable import one_line, printable
 from redrive.recovery import (
     AuditEntry,
     DryRun,
-    FailedDetail,
     FailedMessage,
     GroupInfo,
     Note,
@@ -26,7 +21,6 @@ from redrive.recovery import (
     Part,
     Plan,
     Progress,
-    SetAside,
     Status,
 )
 from redrive.recovery.operation import in_the_way
@@ -64,58 +58,6 @@ _WORDS = {
     "closed": "closed by a person",
     "superseded": "sent once more since",
 }
-
-
-# --- JSON
-
-
-def plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has
-    """Return a value of recovery as JSON has it: times in ISO 8601, words for states."""
-    if isinstance(value, Enum):
-        return getattr(value, "word", value.value)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(plain(name)): plain(each) for name, each in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [plain(each) for each in value]
-    return value
-
-
-def described_detail(detail: FailedDetail) -> dict[str, Any]:
-    """Return everything about a failed message."""
-    return {
-        **plain(detail.summary),
-        "message": described_message(detail.message),
-        "attempts_kept": [
-            {"failed_at": each.failed_at.isoformat(), "operation": each.operation, **each.details}
-            for each in detail.attempts
-        ],
-        "operations": plain(detail.parts),
-        "notes": plain(detail.notes),
-    }
-
-
-def described_message(message: Message) -> dict[str, Any]:
-    """Return a message."""
-    names = ("id", "content_type", "subject", "correlation_id", "reply_to", "to", "session_id", "ttl")
-    told = {name: getattr(message, name) for name in names}
-    return {**told, "headers": dict(message.headers), **screen.described_body(message.body)}
-
-
-def described_operation(operation: Operation) -> dict[str, Any]:
-    """Return an operation: its filter as a text too, its plan as it is stored."""
-    told: dict[str, Any] = {"number": operation.number, "kind": operation.plan.kind.value}
-    told |= {each.name: plain(getattr(operation, each.name)) for each in fields(operation) if each.name != "plan"}
-    return {**told, "filter": str(operation.plan.filter), "plan": operation.plan.to_json()}
-
-
-def described_aside(aside: SetAside) -> dict[str, Any]:
-    """Return a message that could not be read."""
-    told = {"number": aside.number, "reason": aside.reason, "at": plain(aside.at)}
-    return {**told, "message": screen.described(aside.received)}
 
 
 # --- failed messages

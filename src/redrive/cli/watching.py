@@ -22,7 +22,7 @@ from redrive.cli.interrupts import first_interrupt
 from redrive.cli.ledgers import Desk
 from redrive.clock import utc
 from redrive.printable import one_line
-from redrive.recovery import MessagesEjected, Operation, OperationState, RecoveryFault
+from redrive.recovery import MessagesEjected, Operation, OperationState, RecoveryFault, views
 from redrive.telemetry import Event
 
 _LOOK_EVERY_S = 0.2
@@ -146,7 +146,7 @@ def _tell(console: Console, event: Event) -> None:
 def conclude(operation: Operation, watch: Watch | None, *, as_json: bool) -> None:
     """Tell what an operation has come to, and end the command with the status that says so."""
     if as_json:
-        screen.print_json(telling.described_operation(operation))
+        screen.print_json(views.operation_view(operation))
     else:
         tell(operation)
     if watch is not None and watch.is_interrupted:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Layer 5: recover failures in bulk."""
 
+from redrive.recovery import views
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.events import (
     MessageFailed,
@@ -80,4 +81,5 @@ __all__ = [
     "Transform",
     "TransformSettings",
     "exception_group",
+    "views",
 ]

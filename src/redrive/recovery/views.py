@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+"""Failed messages and operations as JSON: what the command line prints and an HTTP API returns. Pure: no I/O, no clock.
+
+A view is made of texts, numbers, booleans, None, lists and dicts. Times are texts in ISO 8601; states are words.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from redrive.broker.views import View, message_view, received_view
+from redrive.recovery.arrivals import SetAside
+from redrive.recovery.filter import Filter
+from redrive.recovery.operation import Operation
+from redrive.recovery.records import (
+    AuditEntry,
+    DryRun,
+    FailedDetail,
+    FailedMessage,
+    GroupInfo,
+    LaneInfo,
+    Note,
+    Part,
+    ServiceInfo,
+)
+
+if TYPE_CHECKING:
+    from redrive.recovery.queries import Preview
+
+Record: TypeAlias = FailedMessage | GroupInfo | Note | Part | AuditEntry | ServiceInfo | LaneInfo
+"""What the ledger returns in lists; its view has its fields."""
+
+
+def record_view(record: Record) -> View:
+    """Return one record of the ledger, field by field."""
+    return _object(record)
+
+
+def records_view(records: Iterable[Record]) -> list[View]:
+    """Return a page of records."""
+    return [record_view(each) for each in records]
+
+
+def detail_view(detail: FailedDetail) -> View:
+    """Return everything about a failed message."""
+    return {
+        **record_view(detail.summary),
+        "message": message_view(detail.message),
+        "attempts_kept": [
+            {"failed_at": each.failed_at.isoformat(), "operation": each.operation, **each.details}
+            for each in detail.attempts
+        ],
+        "operations": records_view(detail.parts),
+        "notes": records_view(detail.notes),
+    }
+
+
+def operation_view(operation: Operation) -> View:
+    """Return an operation: its fields, its filter as a text, and its plan as it is stored."""
+    own = {each.name: _plain(getattr(operation, each.name)) for each in fields(operation) if each.name != "plan"}
+    kind = operation.plan.kind.value
+    return {
+        "number": operation.number,
+        "kind": kind,
+        **own,
+        "filter": str(operation.plan.filter),
+        "plan": operation.plan.to_json(),
+    }
+
+
+def operation_detail_view(operation: Operation, notes: Iterable[Note], parts: Iterable[Part] | None) -> View:
+    """Return an operation with its notes and, if they were asked for, its messages."""
+    messages = {} if parts is None else {"messages": records_view(parts)}
+    return {**operation_view(operation), "notes": records_view(notes), **messages}
+
+
+def set_aside_view(aside: SetAside) -> View:
+    """Return a message that could not be read as a failure."""
+    return {
+        "number": aside.number,
+        "reason": aside.reason,
+        "at": aside.at and aside.at.isoformat(),
+        "message": received_view(aside.received),
+    }
+
+
+def dry_run_view(
+    found: DryRun, chosen: Filter | None, previews: "Iterable[Preview]", unread: Mapping[str, int]
+) -> View:
+    """Return what an operation would find.
+
+    Args:
+        found: the messages it would find.
+        chosen: the filter, if there is one.
+        previews: what would change about the first messages.
+        unread: how many failures are not in the store yet, by the queue they are in.
+    """
+    return {
+        **_object(found),
+        "filter": None if chosen is None else str(chosen),
+        "previews": [_object(each) for each in previews],
+        "unread": dict(unread),
+    }
+
+
+def previews_view(previews: "Iterable[Preview]") -> View:
+    """Return what a transform would change about messages."""
+    return {"previews": [_object(each) for each in previews]}
+
+
+# --- what came of a request
+
+
+def count_view(count: int) -> View:
+    """Return how many failed messages match."""
+    return {"count": count}
+
+
+def ingest_view(read: int, set_aside: int, sources: Iterable[str]) -> View:
+    """Return how many failures were read from queues into the store."""
+    return {"read": read, "set_aside": set_aside, "sources": list(sources)}
+
+
+def reimport_view(read: int, left: int) -> View:
+    """Return how many messages that had been set aside could be read this time."""
+    return {"read": read, "left": left}
+
+
+def sweep_view(deleted: int) -> View:
+    """Return how many records were deleted because of their age."""
+    return {"deleted": deleted}
+
+
+def note_removed_view(number: int) -> View:
+    """Return that a note was removed."""
+    return {"note": number, "removed": True}
+
+
+def redirect_view(queue: str, to: str | None) -> View:
+    """Return where failed messages of a queue go; ``to`` is None if they go to the queue they failed in."""
+    return {"from": queue, "to": to}
+
+
+def redirects_view(redirects: Mapping[str, str]) -> list[View]:
+    """Return all redirects."""
+    return [redirect_view(queue, to) for queue, to in redirects.items()]
+
+
+# --- values
+
+
+def _object(value: object) -> View:
+    return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}  # type: ignore[arg-type]
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has
+    if isinstance(value, Enum):
+        return getattr(value, "word", value.value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if is_dataclass(value) and not isinstance(value, type):
+        return _object(value)
+    if isinstance(value, Mapping):
+        return {str(_plain(name)): _plain(each) for name, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_plain(each) for each in value]
+    return value
