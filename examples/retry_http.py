@@ -5,8 +5,8 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
-from redrive.retry import Adaptive, is_transient, retry
-from redrive.telemetry import AttemptFailed, Event
+from redrive.retry import Adaptive, AttemptFailed, is_transient, retry
+from redrive.telemetry import Event
 
 
 class BusyTwice(BaseHTTPRequestHandler):

@@ -26,3 +26,8 @@ def one_line(text: object, most: int = 1_000) -> str:
     if not shown.isprintable():
         shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def class_name(kind: type) -> str:
+    """Return the name of a class, with its module unless it is Python's own: ``json.decoder.JSONDecodeError``."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

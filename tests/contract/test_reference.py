@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive import errors, telemetry
+from redrive import errors
 from tests.contract import surface
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -59,15 +59,6 @@ def test_every_error_is_in_the_reference(pages):
     assert sorted(names - set().union(*pages)) == []
 
 
-def test_every_telemetry_event_and_its_fields_are_in_the_reference(pages):
-    events = {name: value for name, value in vars(telemetry).items() if _is_event(value)}
-    assert events, "redrive.telemetry defines no event: mend _is_event"
-    missing = [
-        line for name, event in events.items() for line in undocumented(pages, name, [name, *_field_names(event)])
-    ]
-    assert missing == []
-
-
 def test_every_setting_of_the_retry_layer_is_in_the_reference(pages):
     missing = [
         line
@@ -76,13 +67,3 @@ def test_every_setting_of_the_retry_layer_is_in_the_reference(pages):
         for line in undocumented(pages, item.name, settings(item))
     ]
     assert missing == []
-
-
-def _is_event(value: object) -> bool:
-    """An event is a public value of redrive.telemetry: it has fields."""
-    return isinstance(value, type) and value.__module__ == telemetry.__name__ and bool(_field_names(value))
-
-
-def _field_names(event: type) -> list[str]:
-    slots = [name for owner in event.__mro__ for name in getattr(owner, "__slots__", ())]
-    return [name for name in dict.fromkeys(slots) if not name.startswith("_")]

@@ -17,10 +17,10 @@ from random import Random
 
 import pytest
 
-from redrive import telemetry
 from redrive.errors import CircuitOpen, InvalidSetting, PolicyFileError
 from redrive.retry import (
     Adaptive,
+    AttemptFailed,
     AttemptFailure,
     CircuitBreaker,
     Delays,
@@ -31,6 +31,7 @@ from redrive.retry import (
     Policies,
     RetryAfter,
     RetryBudget,
+    RetryGaveUp,
     backoff,
     current_attempt,
     retry,
@@ -481,7 +482,7 @@ def test_pitfall_18_one_probe_decides():
 
 FIELDS_OF_L1_9 = [
     *("request_id", "policy_type", "operation", "operation_start", "operation_end", "iteration", "iteration_sleep"),
-    *("last_exception_type", "exception_message"),
+    *("exception_type", "exception_message"),
 ]
 
 
@@ -498,15 +499,15 @@ def test_pitfall_19_every_failed_attempt_is_one_event_with_typed_fields():
             on=ConnectionError, policy=Fixed(2, jitter="none", max_attempts=3), clock=clock, on_event=events.append,
             operation="GET /", redact=lambda message: message.replace("hunter2", "***"),
         ).call(fail_in_half_a_second)  # fmt: skip
-    failed = [event for event in events if isinstance(event, telemetry.AttemptFailed)]
-    assert [type(event) for event in events] == [telemetry.AttemptFailed] * 3 + [telemetry.RetryGaveUp]
+    failed = [event for event in events if isinstance(event, AttemptFailed)]
+    assert [type(event) for event in events] == [AttemptFailed] * 3 + [RetryGaveUp]
     assert list(failed[0].fields()) == FIELDS_OF_L1_9
     assert [event.iteration for event in failed] == [1, 2, 3]
     assert [event.iteration_sleep for event in failed] == [2.0, 2.0, None]
     assert [(event.operation_end - event.operation_start).total_seconds() for event in failed] == [0.5, 3.0, 5.5]
     assert {event.operation_start.isoformat() for event in failed} == {"2001-09-09T01:46:40+00:00"}
     assert {(event.policy_type, event.operation) for event in failed} == {("Fixed", "GET /")}
-    assert {(event.last_exception_type, event.exception_message) for event in failed} == {
+    assert {(event.exception_type, event.exception_message) for event in failed} == {
         ("ConnectionError", "password=***")
     }
     assert len({event.request_id for event in events}) == 1

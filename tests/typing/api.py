@@ -27,9 +27,11 @@ from redrive.errors import (
 from redrive.retry import (
     Adaptive,
     Attempt,
+    AttemptFailed,
     AttemptFailure,
     Backoff,
     BlockAttempt,
+    BreakerChanged,
     CircuitBreaker,
     Delays,
     Exponential,
@@ -42,12 +44,14 @@ from redrive.retry import (
     Retry,
     RetryAfter,
     RetryBudget,
+    RetryGaveUp,
+    RetrySucceeded,
     current_attempt,
     deadline,
     is_transient,
     retry,
 )
-from redrive.telemetry import AttemptFailed, BreakerChanged, Event, RetryGaveUp, RetrySucceeded
+from redrive.telemetry import Event
 from redrive.testing import ManualClock, no_sleep
 
 # --- decorated functions keep their exact signatures ------------------------------------------------------------------
@@ -188,7 +192,7 @@ def observe(event: Event) -> None:
         case AttemptFailed():
             assert_type(event.operation_start, datetime)
             assert_type(event.iteration_sleep, float | None)
-            assert_type(event.last_exception_type, str | None)
+            assert_type(event.exception_type, str | None)
         case RetryGaveUp():
             assert_type(event.outcome, str)
         case RetrySucceeded():

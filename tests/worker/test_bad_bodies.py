@@ -141,7 +141,12 @@ async def test_bad_json_inside_a_handler_is_moved_at_once_and_a_bad_answer_of_ot
     await lab.broker.send_many("orders", [b"not JSON", b'{"answer": "<html>"}'])
     await lab.start()
     await lab.until(lambda: len(lab.told(HandlerFailed)) == 4)
-    assert [event.outcome for event in lab.told(HandlerFailed)] == ["moved", "retry_now", "retry_now", "retry_later"]
+    assert [event.outcome for event in lab.told(HandlerFailed)] == [
+        "moved",
+        "redeliver_now",
+        "redeliver_now",
+        "redeliver_later",
+    ]
     assert lab.told(MessageMoved)[0].reason == "Poison"
 
 

@@ -302,7 +302,7 @@ async def test_whatever_a_blocking_handler_raises_is_a_failure_of_its_message(la
     await lab.start()
     await lab.until(lambda: sorted(handled) == ["bad", "bad", "good"])
     (failed,) = lab.told(HandlerFailed)
-    assert failed.outcome == "retry_now"
+    assert failed.outcome == "redeliver_now"
     assert failed.exception_message.startswith(f"the handler raised {type(raised).__name__}")
 
 

@@ -81,7 +81,7 @@ async def test_prefetch_that_cannot_be_worked_off_is_reported_once_with_the_figu
     await lab.advance(30, step=1)
     (warning,) = lab.told(PrefetchTooLarge)
     assert (warning.prefetch, warning.concurrency, warning.lock_duration) == (30, 2, 60.0)
-    assert warning.handler >= 5
+    assert warning.handler_seconds >= 5
     assert warning.fits <= 24
     assert "set it to" in str(warning)
 

@@ -96,7 +96,7 @@ async def test_a_failure_is_settled_when_the_store_is_back(lab):
     await lab.advance(1)
     await lab.until(lambda: len(attempts) == 2)
     assert attempts == [1, 2]
-    assert [event.outcome for event in lab.told(HandlerFailed)] == ["retry_now"]
+    assert [event.outcome for event in lab.told(HandlerFailed)] == ["redeliver_now"]
 
 
 async def test_messages_that_cannot_be_given_back_are_reported_and_come_back_by_themselves(lab):

@@ -176,7 +176,7 @@ async def test_a_failing_message_takes_the_whole_path(lab):
     assert "redrive/worker" not in trace
     assert source.startswith(f"{__name__}.test_a_failing_message_takes_the_whole_path.<locals>.handle:")
     outcomes = [(event.attempt, event.outcome, event.delay) for event in lab.told(HandlerFailed)]
-    assert outcomes[2:4] == [(3, "retry_later", 5.0), (4, "retry_now", 0.0)]
+    assert outcomes[2:4] == [(3, "redeliver_later", 5.0), (4, "redeliver_now", 0.0)]
     assert outcomes[-1] == (9, "moved", None)
 
 
@@ -320,7 +320,7 @@ async def test_a_decision_that_fails_is_reported_and_ours_is_taken(lab, broken):
     await lab.start()
     await lab.until(lambda: len(lab.told(HandlerFailed)) == 2)
     await lab.stop()
-    assert [event.outcome for event in lab.told(HandlerFailed)] == ["retry_now", "retry_now"]
+    assert [event.outcome for event in lab.told(HandlerFailed)] == ["redeliver_now", "redeliver_now"]
     assert {doing for _, doing in lab.faults} == {"recoverability orders"}
     assert (await lab.counts())["ready"] == 0
 

@@ -8,8 +8,17 @@ from rich.text import Text
 
 from redrive.clock import system_clock
 from redrive.errors import CircuitOpen
-from redrive.retry import Adaptive, CircuitBreaker, Exponential, retry
-from redrive.telemetry import AttemptFailed, BreakerChanged, Event, RetryGaveUp, RetrySucceeded
+from redrive.retry import (
+    Adaptive,
+    AttemptFailed,
+    BreakerChanged,
+    CircuitBreaker,
+    Exponential,
+    RetryGaveUp,
+    RetrySucceeded,
+    retry,
+)
+from redrive.telemetry import Event
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -3,7 +3,9 @@
 
 import logging
 from dataclasses import dataclass
+from typing import Self
 
+from redrive.printable import class_name
 from redrive.telemetry import Event
 
 
@@ -22,6 +24,7 @@ class MessageFailed(Event):
 
     name = "redrive.recovery.message_failed"
     level = logging.WARNING
+    labels = ("queue",)
 
     id: str
     message_id: str
@@ -65,6 +68,7 @@ class MessageSetAside(Event):
 
     name = "redrive.recovery.message_set_aside"
     level = logging.ERROR
+    labels = ("queue",)
 
     queue: str
     message_id: str
@@ -83,19 +87,20 @@ class OperationChanged(Event):
         kind: what it does.
         state: how far it is now.
         actor: who did it.
-        told: why.
+        reason: why.
     """
 
     name = "redrive.recovery.operation_changed"
+    labels = ("kind", "state")
 
     operation: int
     kind: str
     state: str
     actor: str
-    told: str
+    reason: str
 
     def __str__(self) -> str:
-        why = f": {self.told}" if self.told else ""
+        why = f": {self.reason}" if self.reason else ""
         return f"operation {self.operation} ({self.kind}) is {self.state}{why}"
 
 
@@ -131,6 +136,7 @@ class MessagesEjected(Event):
 
     name = "redrive.recovery.messages_ejected"
     level = logging.ERROR
+    labels = ("lane",)
 
     operation: int
     lane: str
@@ -152,6 +158,7 @@ class StraysDropped(Event):
     """
 
     name = "redrive.recovery.strays_dropped"
+    labels = ("lane",)
 
     lane: str
     count: int
@@ -167,16 +174,21 @@ class RecoveryFault(Event):
 
     Attributes:
         doing: what failed.
-        error: the error's class.
-        message: what it said.
+        exception_type: what was raised.
+        exception_message: what it said.
     """
 
     name = "redrive.recovery.fault"
     level = logging.WARNING
 
     doing: str
-    error: str
-    message: str
+    exception_type: str
+    exception_message: str
+
+    @classmethod
+    def of(cls, doing: str, error: BaseException) -> Self:
+        """Return the event for an exception."""
+        return cls(doing, class_name(type(error)), str(error))
 
     def __str__(self) -> str:
-        return f"{self.doing} failed and will be tried again: {self.error}: {self.message}"
+        return f"{self.doing} failed and will be tried again: {self.exception_type}: {self.exception_message}"

@@ -65,4 +65,4 @@ class Leases:
             try:
                 await self._ledger.renew(lease, self._seconds)
             except RedriveError as error:  # the next beat may get through before the lease ends
-                self._report(RecoveryFault(f"renewing {lease.name}", type(error).__name__, str(error)))
+                self._report(RecoveryFault.of(f"renewing {lease.name}", error))

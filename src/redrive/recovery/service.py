@@ -185,7 +185,7 @@ class Service:
         try:
             await self._broker.engine.apply([Send(WAKE, Message(b"", id=self._tools.new_id(), ttl=60.0))])
         except RedriveError as error:  # it is a hint, and the poll finds the work
-            self._report(RecoveryFault("waking others", type(error).__name__, str(error)))
+            self._report(RecoveryFault.of("waking others", error))
 
     async def _ingesting(self, queue: str) -> None:
         await self._forever(f"reading {queue}", queue, lambda: self._taken(queue))
@@ -215,7 +215,7 @@ class Service:
                 try:
                     await self._ledger.present(self.session, socket.gethostname(), 2 * self._settings.lease)
                 except RedriveError as error:  # nothing depends on it
-                    self._report(RecoveryFault("saying that this process serves", type(error).__name__, str(error)))
+                    self._report(RecoveryFault.of("saying that this process serves", error))
                 await pause(self._clock, self._settings.lease)
         finally:
             with suppress(RedriveError):  # then it is forgotten when its time is over
@@ -238,7 +238,7 @@ class Service:
                 await self._recover_from(doing, error, failures)
 
     async def _recover_from(self, doing: str, error: Exception, failures: int) -> None:
-        self._report(RecoveryFault(doing, type(error).__name__, str(error)))
+        self._report(RecoveryFault.of(doing, error))
         delay = exponential(failures, _FIRST_WAIT_S, _FIRST_WAIT_S, _LONGEST_WAIT_S)
         await pause(self._clock, jittered(delay, 0.2, self._tools.chance()))
 
@@ -269,7 +269,7 @@ class Service:
             now = await self._ledger.now()
             lanes = await self._lanes(work.lanes)
         except Exception as error:  # noqa: BLE001 - also a mistake of ours: those who can work are not to stop
-            self._report(RecoveryFault("looking for work", type(error).__name__, str(error)))
+            self._report(RecoveryFault.of("looking for work", error))
             return min(1.0, self._settings.poll)
         jobs = {f"operation/{number}": partial(self._attend, number) for number in work.operations}
         jobs |= {f"lane/{lane}": partial(self._in_lane, lane) for lane in lanes}

@@ -28,13 +28,24 @@ from redrive.retry.retrier import Retry, retry
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from redrive.retry.config import Policies
+    from redrive.retry.events import (
+        AttemptFailed,
+        BreakerChanged,
+        PoliciesRejected,
+        PoliciesReloaded,
+        RetriedCallEvent,
+        RetryGaveUp,
+        RetrySucceeded,
+    )
 
 __all__ = [
     "Adaptive",
     "Attempt",
+    "AttemptFailed",
     "AttemptFailure",
     "Backoff",
     "BlockAttempt",
+    "BreakerChanged",
     "CircuitBreaker",
     "Delays",
     "Exponential",
@@ -42,11 +53,16 @@ __all__ = [
     "GiveUp",
     "Linear",
     "Policies",
+    "PoliciesRejected",
+    "PoliciesReloaded",
     "Policy",
     "PolicyPreview",
+    "RetriedCallEvent",
     "Retry",
     "RetryAfter",
     "RetryBudget",
+    "RetryGaveUp",
+    "RetrySucceeded",
     "current_attempt",
     "deadline",
     "is_transient",
@@ -55,9 +71,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Policies brings tomllib and pathlib, which only those who keep their policies in a file need
+    # Policies brings tomllib and pathlib, events bring dataclasses and logging: only those who use them pay for them
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "Policies":
         from redrive.retry.config import Policies
 
         return Policies
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from redrive.retry import events
+
+    found: object = getattr(events, name)
+    return found

@@ -5,16 +5,17 @@ from pathlib import Path
 from threading import Lock
 from weakref import WeakSet
 
-from redrive import telemetry
 from redrive.clock import system_clock
 from redrive.duration import seconds
 from redrive.errors import InvalidSetting, PolicyFileError, UnknownPolicy, UsageError
 from redrive.retry.breaker import CircuitBreaker
 from redrive.retry.budget import RetryBudget
+from redrive.retry.events import PoliciesRejected, PoliciesReloaded
 from redrive.retry.loops import Live
 from redrive.retry.policy_file import parse_toml, parse_xml
 from redrive.retry.retrier import Retry, retry
 from redrive.retry.settings import RetryPlan
+from redrive.telemetry import report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class _Book:
                 return  # another call noticed it first
             self._seen = there
             self._replace(_read(self._source))
-        telemetry.report(telemetry.PoliciesReloaded(str(self._source), tuple(self.policies.policies)))
+        report(PoliciesReloaded(str(self._source), tuple(self.policies.policies)))
 
     def refresh(self) -> None:
         """Reload if the file has changed and it is time to look; a file that cannot be used is reported, not raised."""
@@ -173,7 +174,7 @@ class _Book:
         try:
             self.reload(only_if_changed=True)
         except PolicyFileError as error:
-            telemetry.report(telemetry.PoliciesRejected(str(self._source), error.line, error.problem))
+            report(PoliciesRejected(str(self._source), error.line, error.problem))
 
     def settings_for(self, operation: str, policy: str | None) -> "dict[str, Any]":
         """Return the file's settings for an operation, with breakers and budgets as the objects all calls share."""

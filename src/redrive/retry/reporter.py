@@ -5,13 +5,13 @@ Imported at the first failure (see ``operation``): it brings ``logging`` and ``d
 nothing to report need not pay for.
 """
 
+import logging
 import os
 
 from redrive import telemetry
 from redrive.clock import utc
-from redrive.telemetry import is_listened_to
-
-__all__ = ["attempt_failed", "breaker_changed", "gave_up", "is_listened_to", "succeeded"]
+from redrive.printable import class_name
+from redrive.retry.events import AttemptFailed, BreakerChanged, RetryGaveUp, RetrySucceeded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,12 +22,18 @@ if TYPE_CHECKING:
     from redrive.retry.policy import AttemptFailure, GiveUp
 
 _LONGEST_MESSAGE = 1_000
+_logger = logging.getLogger("redrive.retry")
+
+
+def is_listened_to(level: int = logging.INFO) -> bool:
+    """Say whether logging or OpenTelemetry would take an event of a retry."""
+    return _logger.isEnabledFor(level) or telemetry.is_traced()
 
 
 def attempt_failed(operation: "RetriedCall", failure: "AttemptFailure", sleep: float | None) -> None:
     """Report one failed attempt, and the wait before the next if there is one."""
     plan = operation.plan
-    event = telemetry.AttemptFailed(
+    event = AttemptFailed(
         request_id=_request_id(operation),
         policy_type=type(plan.policy).__name__,
         operation=operation.name,
@@ -35,7 +41,7 @@ def attempt_failed(operation: "RetriedCall", failure: "AttemptFailure", sleep: f
         operation_end=utc(failure.unix_time),
         iteration=failure.attempt,
         iteration_sleep=sleep,
-        last_exception_type=_type_name(failure.error),
+        exception_type=_type_of(failure.error),
         exception_message=_message(operation, failure),
     )
     telemetry.report(event, plan.on_event)
@@ -44,14 +50,14 @@ def attempt_failed(operation: "RetriedCall", failure: "AttemptFailure", sleep: f
 def gave_up(operation: "RetriedCall", failure: "AttemptFailure", decision: "GiveUp") -> None:
     """Report that a call failed for good."""
     plan = operation.plan
-    event = telemetry.RetryGaveUp(
+    event = RetryGaveUp(
         request_id=_request_id(operation),
         policy_type=type(plan.policy).__name__,
         operation=operation.name,
         operation_start=utc(failure.unix_time - failure.elapsed),
         operation_end=utc(failure.unix_time),
         iteration=failure.attempt,
-        last_exception_type=_type_name(failure.error),
+        exception_type=_type_of(failure.error),
         exception_message=_message(operation, failure),
         outcome=decision.outcome,
         why=decision.why,
@@ -63,7 +69,7 @@ def succeeded(operation: "RetriedCall") -> None:
     """Report that a call succeeded after all."""
     plan = operation.plan
     now, elapsed = plan.clock.time(), plan.clock.monotonic() - operation.started
-    event = telemetry.RetrySucceeded(
+    event = RetrySucceeded(
         request_id=_request_id(operation),
         policy_type=type(plan.policy).__name__,
         operation=operation.name,
@@ -78,7 +84,7 @@ def breaker_changed(operation: "RetriedCall", change: "Change") -> None:
     """Report that a breaker changed its state."""
     plan = operation.plan
     name = plan.breaker.name if plan.breaker is not None else ""
-    telemetry.report(telemetry.BreakerChanged(name, *change, operation.name), plan.on_event)
+    telemetry.report(BreakerChanged(name, *change, operation.name), plan.on_event)
 
 
 def _request_id(operation: "RetriedCall") -> str:
@@ -95,11 +101,8 @@ def _given_id(given: "str | Callable[[], str] | None") -> str | None:
         return None
 
 
-def _type_name(error: Exception | None) -> str | None:
-    if error is None:
-        return None
-    kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+def _type_of(error: Exception | None) -> str | None:
+    return None if error is None else class_name(type(error))
 
 
 def _message(operation: "RetriedCall", failure: "AttemptFailure") -> str:

@@ -15,6 +15,7 @@ from redrive.worker.events import (
     MessageMoved,
     PrefetchTooLarge,
     WorkerAtFullSpeed,
+    WorkerEvent,
     WorkerFault,
     WorkerSlowed,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "SlowDown",
     "Worker",
     "WorkerAtFullSpeed",
+    "WorkerEvent",
     "WorkerFault",
     "WorkerSlowed",
     "confirmation_of",

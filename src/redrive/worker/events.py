@@ -3,30 +3,44 @@
 
 import logging
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
+from redrive.printable import class_name
 from redrive.telemetry import Event
 
 
 @dataclass(frozen=True, slots=True)
-class HandlerFailed(Event):
+class WorkerEvent(Event):
+    """What all events of a worker have in common.
+
+    Attributes:
+        queue: the queue that the worker serves.
+    """
+
+    labels: ClassVar[tuple[str, ...]] = ("queue",)
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFailed(WorkerEvent):
     """A handler failed. One for each failed delivery.
 
     Attributes:
-        queue: where the message is.
-        message_id: its id.
+        message_id: the message's id.
         attempt: which attempt it was, counted from 1 over all rounds.
         exception_type: what was raised.
         exception_message: what it said.
-        outcome: what became of the message: ``retry_now``, ``retry_later``, ``moved``, ``discarded``; ``settled`` if
-            the handler had settled it by hand before; ``lock_lost`` if it is somebody else's by now; ``dropped`` if it
-            was deleted when it was received, and is gone.
+        outcome: what became of the message: ``redeliver_now``, ``redeliver_later``, ``moved``, ``discarded``;
+            ``settled`` if the handler had settled it by hand before; ``lock_lost`` if another consumer may have it;
+            ``dropped`` if it was deleted when it was received, and is gone.
         delay: seconds until it is delivered again; None if it is not.
     """
 
     name = "redrive.worker.handler_failed"
     level = logging.WARNING
+    labels = (*WorkerEvent.labels, "outcome")
 
-    queue: str
     message_id: str
     attempt: int
     exception_type: str
@@ -41,12 +55,11 @@ class HandlerFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageMoved(Event):
+class MessageMoved(WorkerEvent):
     """A message was moved to an error queue or a dead-letter queue; a person should look at it.
 
     Attributes:
-        queue: where it failed.
-        message_id: its id.
+        message_id: the message's id.
         to: where it is now.
         reason: why, in a word.
         description: why, in a sentence.
@@ -54,8 +67,8 @@ class MessageMoved(Event):
 
     name = "redrive.worker.message_moved"
     level = logging.ERROR
+    labels = (*WorkerEvent.labels, "to")
 
-    queue: str
     message_id: str
     to: str
     reason: str
@@ -66,21 +79,20 @@ class MessageMoved(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageLockLost(Event):
-    """The lock on a message ended too early: somebody else may have the message now.
+class MessageLockLost(WorkerEvent):
+    """The lock on a message ended too early: another consumer may have the message now.
 
     Attributes:
-        queue: where it is.
-        message_id: its id.
+        message_id: the message's id.
         phase: what was being done with it: ``prefetched``, ``handling`` or ``settling``.
         held: seconds it had been held.
-        stalled: seconds for which the event loop stood still, so that nobody could renew it; 0 if it did not.
+        stalled: seconds for which the event loop stood still, so that the lock could not be renewed; 0 if it did not.
     """
 
     name = "redrive.worker.message_lock_lost"
     level = logging.WARNING
+    labels = (*WorkerEvent.labels, "phase")
 
-    queue: str
     message_id: str
     phase: str
     held: float
@@ -88,22 +100,21 @@ class MessageLockLost(Event):
 
     def __str__(self) -> str:
         lost = f"the lock on message {self.message_id} was lost after {self.held:.3g} s"
-        told = f"{self.queue}: {lost} ({self.phase}); nothing is settled, and it will be delivered again"
+        text = f"{self.queue}: {lost} ({self.phase}); nothing is settled, and it will be delivered again"
         if not self.stalled:
-            return told
+            return text
         return (
-            f"{told}. It could not be renewed, as the event loop stood still for {self.stalled:.3g} s: does an async "
+            f"{text}. It could not be renewed, as the event loop stood still for {self.stalled:.3g} s: does an async "
             "handler call time.sleep(), or compute for long? Await instead, or declare that handler with def"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class HandlerHung(Event):
+class HandlerHung(WorkerEvent):
     """A handler goes on although its message's lock was lost. The next message has its place.
 
     Attributes:
-        queue: where the message is.
-        message_id: its id.
+        message_id: the message's id.
         handler: the function.
         where: where it is now: module, function and line.
         running: seconds since it began.
@@ -113,8 +124,8 @@ class HandlerHung(Event):
 
     name = "redrive.worker.handler_hung"
     level = logging.ERROR
+    labels = (*WorkerEvent.labels, "handler")
 
-    queue: str
     message_id: str
     handler: str
     where: str
@@ -131,19 +142,17 @@ class HandlerHung(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class HandlerOverdue(Event):
+class HandlerOverdue(WorkerEvent):
     """A handler in a thread takes longer than its time-out. It cannot be stopped, and counts as failed when it ends.
 
     Attributes:
-        queue: where the message is.
-        message_id: its id.
+        message_id: the message's id.
         timeout: the seconds it was given.
     """
 
     name = "redrive.worker.handler_overdue"
     level = logging.WARNING
 
-    queue: str
     message_id: str
     timeout: float
 
@@ -152,11 +161,10 @@ class HandlerOverdue(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSlowed(Event):
+class WorkerSlowed(WorkerEvent):
     """Too many failures in a row: the worker pauses, and then tries one message at a time.
 
     Attributes:
-        queue: whose handler fails.
         failures: how many times in a row.
         pause: seconds until the next message.
     """
@@ -164,7 +172,6 @@ class WorkerSlowed(Event):
     name = "redrive.worker.slowed"
     level = logging.WARNING
 
-    queue: str
     failures: int
     pause: float
 
@@ -173,17 +180,15 @@ class WorkerSlowed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerAtFullSpeed(Event):
+class WorkerAtFullSpeed(WorkerEvent):
     """A message was handled after all: the worker goes at full speed again.
 
     Attributes:
-        queue: whose handler it is.
         failures: how many failures there were in a row before.
     """
 
     name = "redrive.worker.full_speed"
 
-    queue: str
     failures: int
 
     def __str__(self) -> str:
@@ -191,14 +196,13 @@ class WorkerAtFullSpeed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PrefetchTooLarge(Event):
+class PrefetchTooLarge(WorkerEvent):
     """More messages are fetched ahead than can be handled before their locks end. Reported once.
 
     Attributes:
-        queue: where they are.
         prefetch: how many are fetched ahead.
         concurrency: how many are handled at a time.
-        handler: seconds a handler takes, measured.
+        handler_seconds: seconds a handler takes, measured.
         lock_duration: seconds a lock lasts.
         fits: how many could be fetched ahead.
     """
@@ -206,27 +210,26 @@ class PrefetchTooLarge(Event):
     name = "redrive.worker.prefetch_too_large"
     level = logging.WARNING
 
-    queue: str
     prefetch: int
     concurrency: int
-    handler: float
+    handler_seconds: float
     lock_duration: float
     fits: int
 
     def __str__(self) -> str:
-        needed = self.prefetch * self.handler / self.concurrency
+        needed = self.prefetch * self.handler_seconds / self.concurrency
         return (
-            f"{self.queue}: prefetch={self.prefetch} takes {needed:.3g} s at {self.handler:.3g} s for each message and "
-            f"concurrency={self.concurrency}, longer than the lock of {self.lock_duration:g} s; set it to {self.fits}"
+            f"{self.queue}: prefetch={self.prefetch} takes {needed:.3g} s at {self.handler_seconds:.3g} s for each "
+            f"message and concurrency={self.concurrency}, longer than the lock of {self.lock_duration:g} s; "
+            f"set it to {self.fits}"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveriesTooFew(Event):
+class DeliveriesTooFew(WorkerEvent):
     """A queue dead-letters messages before their immediate redeliveries are over. Reported at the start.
 
     Attributes:
-        queue: the queue.
         immediate: how many redeliveries should come at once.
         max_delivery_count: how often the queue delivers a message.
     """
@@ -234,7 +237,6 @@ class DeliveriesTooFew(Event):
     name = "redrive.worker.deliveries_too_few"
     level = logging.WARNING
 
-    queue: str
     immediate: int
     max_delivery_count: int
 
@@ -247,11 +249,10 @@ class DeliveriesTooFew(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFault(Event):
+class WorkerFault(WorkerEvent):
     """The worker could not do its part; messages are not to blame and lose no attempt. It goes on trying.
 
     Attributes:
-        queue: whose messages are concerned.
         doing: what failed, such as ``receive``, ``settle`` or ``renew``.
         exception_type: what was raised.
         exception_message: what it said.
@@ -259,11 +260,16 @@ class WorkerFault(Event):
 
     name = "redrive.worker.fault"
     level = logging.ERROR
+    labels = (*WorkerEvent.labels, "doing")
 
-    queue: str
     doing: str
     exception_type: str
     exception_message: str
+
+    @classmethod
+    def of(cls, queue: str, doing: str, error: BaseException) -> Self:
+        """Return the event for an exception."""
+        return cls(queue, doing, class_name(type(error)), str(error))
 
     def __str__(self) -> str:
         return f"{self.queue}: {self.doing} failed with {self.exception_type}: {self.exception_message}"

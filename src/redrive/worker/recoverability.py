@@ -43,6 +43,7 @@ from typing import Any, Final, Literal, TypeAlias
 from redrive import duration, number
 from redrive.broker.message import Headers, HeaderValue, Message
 from redrive.errors import InvalidPayload, InvalidSetting
+from redrive.printable import class_name
 from redrive.retry.policy import AttemptFailure, Backoff, Delays, Exponential, RetryAfter
 from redrive.worker.bad_bodies import blames_body
 
@@ -107,7 +108,7 @@ class HandlerFailure:
     @property
     def exception_type(self) -> str:
         """The exception's class, with its module unless it is Python's own."""
-        return _name(type(self.error))
+        return class_name(type(self.error))
 
     @property
     def exception_message(self) -> str:
@@ -210,7 +211,7 @@ class Recoverability:
 
     def _is_bad_body(self, error: Exception, message: Message | None) -> bool:
         """Say whether it is an ``InvalidPayload`` but in name: the handler decodes the body itself."""
-        is_poison = any(kind in ("InvalidPayload", _name(InvalidPayload), InvalidPayload) for kind in self.poison)
+        is_poison = any(kind in ("InvalidPayload", class_name(InvalidPayload), InvalidPayload) for kind in self.poison)
         return is_poison and message is not None and blames_body(error, message.body)
 
 
@@ -309,9 +310,5 @@ def _check_poison(value: object) -> tuple[type[Exception] | str, ...]:
 
 
 def _is_one_of(error: Exception, kinds: Iterable[type[Exception] | str]) -> bool:
-    names = {name for each in type(error).__mro__ for name in (each.__name__, _name(each))}
+    names = {name for each in type(error).__mro__ for name in (each.__name__, class_name(each))}
     return any(kind in names if isinstance(kind, str) else isinstance(error, kind) for kind in kinds)
-
-
-def _name(kind: type) -> str:
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

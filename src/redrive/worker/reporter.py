@@ -29,9 +29,9 @@ class Reporter:
         """Report a failure, and what was done about it."""
         match decision:
             case RedeliverNow():
-                self.failed(failure, "retry_now", 0.0)
+                self.failed(failure, "redeliver_now", 0.0)
             case RedeliverLater(delay):
-                self.failed(failure, "retry_later", delay)
+                self.failed(failure, "redeliver_later", delay)
             case Discard():
                 self.failed(failure, "discarded")
             case MoveToError(reason, description, queue):

@@ -95,7 +95,7 @@ class Faults:
             self._tell("on_error", failure)
 
     def _tell(self, doing: str, error: BaseException) -> None:
-        self._report(WorkerFault(self._queue, doing, type(error).__name__, str(error)))
+        self._report(WorkerFault.of(self._queue, doing, error))
 
 
 def check_reconnect(value: object) -> Backoff:
