@@ -7,6 +7,7 @@ suits 64 callers; those that carry JSON get the body as Base64, since JSON canno
 # ruff: noqa: PLC0415 - imports stand where they are used, so that a library that is not installed is missed alone
 
 import asyncio
+import json
 import secrets
 import uuid
 from base64 import b64encode
@@ -20,13 +21,17 @@ POOL = 8  # connections: of 4, 8, 16 and 32 what suited most of them best, on tw
 SCHEMA = """
 CREATE TABLE messages (
     sequence bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, queue integer NOT NULL, state smallint NOT NULL DEFAULT 0,
-    due timestamptz, token bigint, deliveries integer NOT NULL DEFAULT 0, id text NOT NULL, body bytea NOT NULL
+    due timestamptz, token bigint, deliveries integer NOT NULL DEFAULT 0, id text NOT NULL, body bytea NOT NULL,
+    headers text
 );
 CREATE INDEX messages_ready ON messages (queue, (sequence + 0)) WHERE state = 0;
 CREATE INDEX messages_due ON messages (due) WHERE state IN (1, 2);
 """
 INSERT = "INSERT INTO messages (queue, id, body) VALUES (1, $1, $2)"
 INSERT_MANY = "INSERT INTO messages (queue, id, body) SELECT 1, * FROM unnest($1::text[], $2::bytea[])"
+INSERT_HEADED = """
+INSERT INTO messages (queue, id, body, headers) SELECT 1, * FROM unnest($1::text[], $2::bytea[], $3::text[])
+"""
 LOCK = f"""
 UPDATE messages SET state = 2, due = now() + interval '{LOCK_S:.0f} s', token = $1, deliveries = deliveries + 1
 WHERE ctid = ANY (ARRAY (
@@ -34,6 +39,7 @@ WHERE ctid = ANY (ARRAY (
 ))
 RETURNING sequence, token, id, body
 """  # noqa: S608 - our own number
+LOCK_HEADED = LOCK.replace("id, body", "id, body, headers")
 DELETE = "DELETE FROM messages WHERE sequence = $1 AND token = $2"
 DELETE_MANY = """
 DELETE FROM messages USING unnest($1::bigint[], $2::bigint[]) AS done (sequence, token)
@@ -55,7 +61,7 @@ class RawPostgres(Subject):
 
     async def open(self, url):
         """Connect, and make the table."""
-        texts = (INSERT, INSERT_MANY, LOCK, DELETE, DELETE_MANY)
+        texts = (INSERT, INSERT_MANY, LOCK, DELETE, DELETE_MANY, INSERT_HEADED, LOCK_HEADED)
         self.connections = [await raw_connection(url, with_schema=not number) for number in range(POOL)]
         self.idle = [[await connection.prepare(text) for text in texts] for connection in self.connections]
         self.turns = asyncio.Semaphore(POOL)  # it is fair: no caller is passed by all the others
@@ -97,6 +103,15 @@ class RawPostgres(Subject):
     async def receive_many(self, count):
         """Lock messages together."""
         return (await self.call(2, secrets.randbits(63), count))[0]
+
+    async def send_headed(self, bodies, headers):
+        """Send messages with headers, together."""
+        await self.call(5, [uuid.uuid4().hex for _ in bodies], bodies, [json.dumps(headers) for _ in bodies])
+
+    async def receive_headed(self, count):
+        """Lock messages with headers together."""
+        rows = (await self.call(6, secrets.randbits(63), count))[0]
+        return [(*row[:4], json.loads(row[4])) for row in rows]
 
     async def complete_many(self, held):
         """Remove locked messages together."""

@@ -101,6 +101,8 @@ def claims_of_sqlite(figures, engine):
     return [
         to(figures, "batch-send", engine.raw, 0.5, "batch send"),
         to(figures, "batch-receive", engine.raw, 0.5, "batch receive and complete"),
+        to(figures, "headers-send", engine.raw, 0.7, "batch send with headers"),
+        to(figures, "headers-receive", engine.raw, 0.7, "batch receive and complete with headers"),
         to_best_peer(figures, "callers-64", engine, 8, "64 callers"),
         to(figures, "callers-64", engine.coalescer, 0.5, "64 callers"),
         to(figures, "lone-send", engine.raw, 0.8, "a lone sender"),
@@ -118,6 +120,8 @@ def claims_of_postgres(figures, engine):
         to_best_peer(figures, "batch-send", engine, 1, "batch send"),
         to(figures, "batch-receive", engine.raw, 0.5, "batch receive and complete"),
         to_best_peer(figures, "batch-receive", engine, 1, "batch receive and complete"),
+        to(figures, "headers-send", engine.raw, 0.7, "batch send with headers"),
+        to(figures, "headers-receive", engine.raw, 0.7, "batch receive and complete with headers"),
         to_best_peer(figures, "callers-64", engine, 5, "64 callers"),
         to(figures, "callers-64", engine.coalescer, 0.5, "64 callers"),
         claim_of_worker(figures, engine),

@@ -17,6 +17,16 @@ from redrive.worker import Worker
 
 BODY = bytes(range(256))
 BATCH = 100
+HEADERS = {
+    "tenant": "tenant-3",
+    "trace-id": "0123456789abcdef0123456789abcdef",
+    "type": "order.placed",
+    "version": 3,
+    "region": "eu-west-1",
+    "priority": 5,
+    "is-test": False,
+    "source": "checkout-service",
+}
 CALLERS = 64
 PAGE = 1_000  # messages to a transaction, where many are needed quickly
 
@@ -93,6 +103,26 @@ async def receive_batches(subject, effort):
     return effort.batches * BATCH / (time.perf_counter() - began)
 
 
+async def send_headed(subject, effort):
+    """Send batches of messages with eight headers, one after another."""
+    began = time.perf_counter()
+    for _ in range(effort.batches):
+        await subject.send_headed([BODY] * BATCH, HEADERS)
+    return effort.batches * BATCH / (time.perf_counter() - began)
+
+
+async def receive_headed(subject, effort):
+    """Receive and complete batches of messages with eight headers, one after another."""
+    for _ in range(effort.batches):
+        await subject.send_headed([BODY] * BATCH, HEADERS)
+    began = time.perf_counter()
+    for _ in range(effort.batches):
+        held = await subject.receive_headed(BATCH)
+        assert len(held) == BATCH
+        await subject.complete_many(held)
+    return effort.batches * BATCH / (time.perf_counter() - began)
+
+
 async def many_callers(subject, effort):
     """Let 64 callers send, receive and complete, each awaiting each of it."""
     # Who does not share syncs among callers is slow here, and needs fewer cycles for a good figure.
@@ -138,6 +168,16 @@ RATES = {
     "batch-send": Rates("Send 100 at a time, messages/s", send_batches, lambda kind: hasattr(kind, "send_many")),
     "batch-receive": Rates(
         "Receive and complete 100 at a time, messages/s", receive_batches, lambda kind: hasattr(kind, "receive_many")
+    ),
+    "headers-send": Rates(
+        "Send 100 with eight headers each at a time, messages/s",
+        send_headed,
+        lambda kind: hasattr(kind, "send_headed"),
+    ),
+    "headers-receive": Rates(
+        "Receive and complete 100 with eight headers each at a time, messages/s",
+        receive_headed,
+        lambda kind: hasattr(kind, "receive_headed"),
     ),
     "callers-64": Rates(
         "64 callers, each awaiting send, receive, complete: cycles/s", many_callers, lambda kind: kind.serves_many

@@ -8,6 +8,7 @@ the event loop, which is kinder to them than a hop to a thread for each call.
 # ruff: noqa: PLC0415 - imports stand where they are used, so that a library that is not installed is missed alone
 
 import asyncio
+import json
 import secrets
 import sqlite3
 import uuid
@@ -25,13 +26,15 @@ LOCK_S = 300.0  # nothing may come back while it is measured
 SCHEMA = """
 CREATE TABLE messages (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT, queue INTEGER NOT NULL, state INTEGER NOT NULL, due REAL, token INTEGER,
-    deliveries INTEGER NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL
+    deliveries INTEGER NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL, headers TEXT
 );
 CREATE INDEX messages_place ON messages (queue, state, sequence);
 CREATE INDEX messages_due ON messages (due) WHERE state IN (1, 2);
 """
 INSERT = "INSERT INTO messages (queue, state, deliveries, id, body) VALUES (1, 0, 0, ?, ?)"
+INSERT_HEADED = "INSERT INTO messages (queue, state, deliveries, id, body, headers) VALUES (1, 0, 0, ?, ?, ?)"
 SELECT = "SELECT sequence, id, body FROM messages WHERE queue = 1 AND state = 0 ORDER BY sequence LIMIT ?"
+SELECT_HEADED = SELECT.replace("body", "body, headers")
 LOCK = "UPDATE messages SET state = 2, due = ?, token = ?, deliveries = deliveries + 1 WHERE sequence = ?"
 DELETE = "DELETE FROM messages WHERE sequence = ? AND token = ?"
 
@@ -80,6 +83,14 @@ class Redrive(Subject):
     async def receive_many(self, count):
         """Lock messages together."""
         return await self.broker.receive(QUEUE, max_messages=count)
+
+    async def send_headed(self, bodies, headers):
+        """Send messages with headers, together."""
+        await self.broker.send_many(QUEUE, [Message(body, headers=headers) for body in bodies])
+
+    async def receive_headed(self, count):
+        """Lock messages with headers together."""
+        return await self.receive_many(count)
 
     async def complete_many(self, deliveries):
         """Remove locked messages together."""
@@ -135,6 +146,22 @@ class Raw(Subject):
         found = lock_next(self.connection, count)
         self.connection.execute("COMMIT")
         return found
+
+    async def send_headed(self, bodies, headers):
+        """Send messages with headers, together."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        rows = [(uuid.uuid4().hex, body, json.dumps(headers)) for body in bodies]
+        self.connection.executemany(INSERT_HEADED, rows)
+        self.connection.execute("COMMIT")
+
+    async def receive_headed(self, count):
+        """Lock messages with headers together."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        until, token = time() + LOCK_S, secrets.randbits(63)
+        found = self.connection.execute(SELECT_HEADED, (count,)).fetchall()
+        self.connection.executemany(LOCK, [(until, token, row[0]) for row in found])
+        self.connection.execute("COMMIT")
+        return [(sequence, token, name, body, json.loads(headers)) for sequence, name, body, headers in found]
 
     async def complete_many(self, held):
         """Remove locked messages together."""

@@ -16,7 +16,7 @@ PEERS = {
     "sqlite": {"raw sqlite3", "litequeue", "persist-queue", "huey (no acknowledgement)"},
     "postgres": {"raw asyncpg", "procrastinate", "pgqueuer", "pgmq"},
 }
-RATES = {"batch-send", "batch-receive", "callers-64", "lone-send", "lone-receive"}
+RATES = {"batch-send", "batch-receive", "headers-send", "headers-receive", "callers-64", "lone-send", "lone-receive"}
 SCENARIOS = {"sqlite": RATES | {"worker", "latency", "memory", "depth"}}
 SCENARIOS["postgres"] = SCENARIOS["sqlite"] | {"scaling", "churn", "churn-held"}
 engines = pytest.mark.parametrize("engine", PEERS)

@@ -337,7 +337,7 @@ def as_message(payload: Payload, new_id: Callable[[], str] = random_id) -> Messa
     if type(payload) is bytes and new_id is random_id:
         return Message.plain(payload, random_id())
     if isinstance(payload, Message):
-        return payload if payload.id is not None else replace(payload, id=new_id())
+        return payload if payload.id is not None else payload.with_id(new_id())
     if isinstance(payload, str):
         check_encodable("message", payload)
         return Message(payload.encode(), id=new_id(), content_type="text/plain; charset=utf-8")

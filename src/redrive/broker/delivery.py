@@ -24,7 +24,7 @@ def named(effect: Effect, new_id: Callable[[], str] = random_id) -> Effect:
     """Return an effect that can be done, and whose message has an id."""
     check_effect(effect)
     if isinstance(effect, Send) and effect.message.id is None:
-        return replace(effect, message=replace(effect.message, id=new_id()))
+        return replace(effect, message=effect.message.with_id(new_id()))
     return effect
 
 

@@ -17,6 +17,9 @@ _LONGEST_TEXT = 1_024
 _MOST_BITS = 1_024
 """Of a whole number in a header: as large as a float may be. Python refuses to write much larger ones."""
 
+_LEAST, _MOST = -(2**63), 2**63 - 1
+"""Between these is nearly every whole number in a header: no closer look is needed."""
+
 _TEXTS = ("content_type", "subject", "correlation_id", "reply_to", "to", "session_id")
 _NO_TEXTS = (None,) * len(_TEXTS)
 
@@ -94,8 +97,11 @@ class Message:
         message.id = message_id
         message.ttl = properties.pop("ttl", None)
         message.headers = properties.pop("headers", {})
-        for name in _TEXTS:
-            setattr(message, name, properties.pop(name, None))
+        message.content_type = message.subject = message.correlation_id = None
+        message.reply_to = message.to = message.session_id = None
+        if properties:  # mostly there are only headers
+            for name in _TEXTS:
+                setattr(message, name, properties.pop(name, None))
         if properties or type(message.headers) is not dict or type(body) is not bytes:
             raise TypeError("it has properties that no message has")
         message.__class__ = cls
@@ -108,19 +114,28 @@ class Message:
             headers: all its headers.
             message_id: its id; None: the one it has.
         """
-        message = _OpenMessage()
-        message.body = self.body
-        message.id = self.id if message_id is None else message_id
-        message.content_type, message.subject, message.correlation_id = (
-            self.content_type,
-            self.subject,
-            self.correlation_id,
-        )
-        message.reply_to, message.to, message.session_id = self.reply_to, self.to, self.session_id
+        message = self._copy()
+        if message_id is not None:
+            message.id = message_id
         message.ttl = None
         message.headers = headers
         message.__class__ = Message
         return message  # type: ignore[no-any-return]  # now it is one
+
+    def with_id(self, message_id: str) -> "Message":
+        """Return the same message with an id that is known to be good."""
+        message = self._copy()
+        message.id = message_id
+        message.__class__ = Message
+        return message  # type: ignore[no-any-return]  # now it is one
+
+    def _copy(self) -> Any:  # noqa: ANN401 - a message whose fields can still be set
+        """Return a copy to be changed. Nothing in it needs to be checked again."""
+        message = _OpenMessage()
+        message.body, message.id, message.ttl, message.headers = self.body, self.id, self.ttl, self.headers
+        message.content_type, message.subject, message.reply_to = self.content_type, self.subject, self.reply_to
+        message.correlation_id, message.to, message.session_id = self.correlation_id, self.to, self.session_id
+        return message
 
     @property
     def is_plain(self) -> bool:
@@ -235,7 +250,12 @@ def check_headers(headers: Headers) -> None:
     if not isinstance(headers, Mapping):
         raise InvalidMessage("headers", type(headers).__name__, "must be a dict of names and values")
     for name, value in headers.items():
-        _check_header(name, value)
+        if isinstance(value, str):
+            is_usual = value.isascii()
+        else:
+            is_usual = value is None or (isinstance(value, int) and _LEAST <= value <= _MOST)
+        if not (is_usual and isinstance(name, str) and name and name.isascii()):
+            _check_header(name, value)
 
 
 def check_text(name: str, text: object) -> None:

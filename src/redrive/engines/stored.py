@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from redrive.broker.lifecycle import State
@@ -30,6 +31,8 @@ OWN_HEADERS_BYTES = 131_072
 """What these may take together, where they do not fit into a queue's limit: twice what a failure's have at most."""
 
 _TEXTS = ("content_type", "subject", "correlation_id", "reply_to", "to", "session_id")
+_NO_TEXTS = (None,) * len(_TEXTS)
+_texts_of = attrgetter(*_TEXTS)
 
 
 def properties_of(message: Message) -> str | None:
@@ -38,7 +41,9 @@ def properties_of(message: Message) -> str | None:
 
 
 def _properties(message: Message, headers: Headers) -> str | None:
-    told: dict[str, Any] = {name: value for name in _TEXTS if (value := getattr(message, name)) is not None}
+    told: dict[str, Any] = {}
+    if _texts_of(message) != _NO_TEXTS:  # mostly there are none
+        told = {name: value for name in _TEXTS if (value := getattr(message, name)) is not None}
     if message.ttl is not None:
         told["ttl"] = message.ttl
     if headers:

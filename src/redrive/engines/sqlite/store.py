@@ -33,7 +33,8 @@ _WORTH_A_RANGE = 4
 """From how many rows on one statement over a range is cheaper than one for each."""
 
 _PLAIN = (
-    "INSERT INTO messages (sequence, queue, state, delivery_count, enqueued_at, id, body) VALUES (?, ?, 0, 0, ?, ?, ?)"
+    "INSERT INTO messages (sequence, queue, state, delivery_count, enqueued_at, id, properties, body)"
+    " VALUES (?, ?, 0, 0, ?, ?, ?, ?)"
 )
 _FULL = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -104,9 +105,9 @@ class Store:
             if len(message.body) > rows.SMALL_BODY_BYTES:
                 bodies.append((sequence, message.body))
                 body = None
-            if properties is None and effect.at is None and queue.is_plain:
+            if effect.at is None and message.ttl is None and queue.is_plain:
                 self.woken.add(queue.name)
-                plain.append((sequence, queue.id, now, message.id, body))
+                plain.append((sequence, queue.id, now, message.id, properties, body))
             else:
                 full.append((*self._row(sequence, queue, effect, properties, now), body))
             self._touch(queue, now)
@@ -120,7 +121,7 @@ class Store:
         full: Sequence[tuple[object, ...]],
         bodies: Sequence[tuple[int, bytes]],
     ) -> None:
-        """Store rows; those that are nothing but an id and a body take a shorter statement."""
+        """Store rows; those that are ready now and never expire take a shorter statement."""
         if plain:
             self.connection.executemany(_PLAIN, plain)
         if full:
