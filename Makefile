@@ -21,8 +21,8 @@ help: ## show this list (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(VENV)/ready ## see what Redrive does, in your terminal
-	@$(PY) -m redrive.cli demo
+demo: $(VENV)-demo/ready ## see what Redrive does, in your terminal
+	@$(VENV)-demo/bin/redrive demo
 
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Half as many again as there are cores: a test waits for databases and processes for half of its time.
@@ -105,13 +105,14 @@ bench: $(VENV)-bench/ready ## measure Redrive beside its peers
 lock: ## pin the development tools anew; UPGRADE=1 moves them to their newest versions
 	@$(call new_environment,.venv-lock)
 	@.venv-lock/bin/python $(PIP_INSTALL) uv
-	@$(call compile,dev,--extra cli --extra otel --extra postgres)
-	@$(call compile,bench,--constraint requirements/dev.txt)
+	@$(call compile,dev,--group dev --extra cli --extra otel --extra postgres)
+	@$(call compile,bench,--group bench --constraint requirements/dev.txt)
+	@$(call compile,cli,--group build --extra cli --constraint requirements/dev.txt)
 	@rm -rf .venv-lock
 
 .PHONY: clean
 clean: ## remove the environments and everything that tools left behind
-	@rm -rf $(VENV) $(VENV)-bench .venv-lock dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .steady
+	@rm -rf $(VENV) $(VENV)-bench $(VENV)-demo .venv-lock dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .steady
 
 # A tool's output is worth reading only when it found something.
 define quietly
@@ -125,6 +126,13 @@ endef
 $(VENV)/locked: requirements/dev.txt
 	@$(call new_environment,$(VENV))
 	@$(PY) $(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# Small, so that a first look takes seconds: the command line and what builds it, none of the development tools.
+$(VENV)-demo/locked: requirements/cli.txt
+	@$(call new_environment,$(VENV)-demo)
+	@echo "installing the command line there: a dozen packages, once"
+	@$(VENV)-demo/bin/python $(PIP_INSTALL) --require-hashes -r requirements/cli.txt
 	@touch $@
 
 $(VENV)-bench/locked: requirements/dev.txt requirements/bench.txt
@@ -153,7 +161,7 @@ endef
 
 # Universal: one lock for every Python from 3.11 and every platform.
 define compile
-.venv-lock/bin/uv pip compile pyproject.toml --group $(1) $(2) $(if $(UPGRADE),--upgrade) \
+.venv-lock/bin/uv pip compile pyproject.toml $(2) $(if $(UPGRADE),--upgrade) \
   --universal --python-version 3.11 --generate-hashes \
   --quiet --custom-compile-command 'make lock' --output-file requirements/$(1).txt
 endef

@@ -38,13 +38,6 @@ def test_version_is_the_packages_own(run):
     assert run("--version").output.strip() == f"redrive {__version__}"
 
 
-def test_demo_shows_retries_an_outage_and_a_mistake(run):
-    shown = run("demo", "--fast")
-    assert shown.exit_code == 0
-    for said in ("the caller got 'charged'", "closed -> open", "come back in 20 s", "no such customer"):
-        assert said in shown.output
-
-
 def test_check_of_a_good_file_says_so(run, policy_file):
     checked = run("policies", "check", policy_file)
     assert checked.exit_code == 0

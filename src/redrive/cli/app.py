@@ -23,7 +23,6 @@ from redrive.cli import (
     working,
 )
 from redrive.cli.demo import run_demo
-from redrive.cli.demo_queue import run_queue_demo
 from redrive.cli.screen import AsJson
 from redrive.errors import RedriveError
 from redrive.printable import one_line
@@ -95,9 +94,8 @@ def demo(
     *,
     fast: Annotated[bool, typer.Option("--fast", help="Do not wait between attempts.")] = False,
 ) -> None:
-    """Watch calls being retried and messages being redelivered, in a few seconds."""
+    """Watch calls being retried, messages being redelivered and failures being recovered, in a few seconds."""
     run_demo(screen.out(markup=True), fast=fast)
-    run_queue_demo(screen.out(markup=True))
 
 
 @policies_app.command("check")

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""``redrive demo``: layer 1 at work, in the terminal."""
+"""``redrive demo``: what three of the layers do, in the terminal. This file shows the first: retry a call."""
 
 from typing import TYPE_CHECKING
 
 from rich.panel import Panel
 from rich.text import Text
 
+from redrive.cli.demo_queue import show_redelivery
+from redrive.cli.demo_recovery import show_recovery
 from redrive.clock import system_clock
 from redrive.errors import CircuitOpen
 from redrive.retry import (
-    Adaptive,
     AttemptFailed,
     BreakerChanged,
     CircuitBreaker,
@@ -23,19 +24,11 @@ from redrive.telemetry import Event
 if TYPE_CHECKING:
     from rich.console import Console
 
-_QUICK = Exponential(min=0.3, max=2.0, max_attempts=5)
-
-
-class _Busy(ConnectionError):
-    """A failure that says when to come back."""
-
-    def __init__(self, retry_after: float) -> None:
-        super().__init__(f"busy, come back in {retry_after:g} s")
-        self.retry_after = retry_after
+_QUICK = Exponential(min=0.2, max=1.0, max_attempts=5)
 
 
 class _Service:
-    """Something outside that fails as it is told to: a list of outcomes, the last of which repeats."""
+    """A service with a list of outcomes, one for each call; the last one repeats."""
 
     def __init__(self, *outcomes: Exception | str) -> None:
         self._outcomes = list(outcomes)
@@ -50,65 +43,49 @@ class _Service:
 
 
 def run_demo(console: "Console", *, fast: bool) -> None:
-    """Show the four things that retrying a call is about."""
+    """Show a call that is retried, a message that is redelivered, and a thousand failures that are recovered."""
+    console.print(Panel("Redrive: five layers of retry. Three of them at work:", expand=False, border_style="cyan"))
     if fast:
         with system_clock.skip_sleeps():
-            _show(console)
+            _show_retries(console)
     else:
-        _show(console)
+        _show_retries(console)
+    show_redelivery(console)
+    show_recovery(console)
+    console.print("\nNext: [bold]docs/tutorial/[/], or [bold]redrive --help[/].")
 
 
-def _show(console: "Console") -> None:
-    quiet = _Narrator(console)
-    console.print(Panel("Redrive, layer 1: [bold]retry a call[/]", expand=False, border_style="cyan"))
-    _glitch(console, quiet)
-    _told_when(console, quiet)
-    _outage(console, quiet)
-    _mistake(console, quiet)
-    console.print()
+def _show_retries(console: "Console") -> None:
+    narrate = _Narrator(console)
+    console.print("\n[bold cyan]Layer 1: retry the call[/]")
+    _glitch(console, narrate)
+    _outage(console, narrate)
 
 
 def _glitch(console: "Console", narrate: "_Narrator") -> None:
-    console.print("\n[bold]1. A glitch.[/] Two failures, then it works. The caller never knows.")
+    console.print("  A connection breaks twice. The caller does not notice.")
     service = _Service(ConnectionError("connection reset"), ConnectionError("connection reset"), "charged")
     answer = retry(on=ConnectionError, policy=_QUICK, operation="charge", on_event=narrate).call(service)
-    console.print(f"   the caller got {answer!r}", style="green")
-
-
-def _told_when(console: "Console", narrate: "_Narrator") -> None:
-    console.print("\n[bold]2. The server says when.[/] Adaptive waits as long as it is asked to, no less.")
-    service = _Service(_Busy(1.0), _Busy(0.5), "reserved")
-    answer = retry(on=_Busy, policy=Adaptive(_QUICK), operation="reserve", on_event=narrate).call(service)
-    console.print(f"   the caller got {answer!r}", style="green")
+    console.print(f"    the caller got {answer!r}", style="green")
 
 
 def _outage(console: "Console", narrate: "_Narrator") -> None:
-    console.print("\n[bold]3. An outage.[/] The breaker opens; the next caller fails at once.")
+    console.print("  A service is down. The circuit breaker opens; the next caller fails at once.")
     breaker = CircuitBreaker("billing", failures=3, open_for=20)
     calls = retry(on=ConnectionError, policy=_QUICK, breaker=breaker, operation="bill", on_event=narrate)
     service = _Service(ConnectionError("connection refused"))
     try:
         calls.call(service)
     except ConnectionError as error:
-        console.print(f"   the first caller got its own error: {error!r}", style="yellow")
+        console.print(f"    the first caller got its own error: {error!r}", style="yellow")
     try:
         calls.call(service)
     except CircuitOpen as error:
-        console.print(f"   the second caller: {error}", style="yellow")
-    console.print(f"   calls that reached the service: {service.calls}")
-
-
-def _mistake(console: "Console", narrate: "_Narrator") -> None:
-    console.print("\n[bold]4. A mistake.[/] What is not worth repeating is not repeated.")
-    service = _Service(ValueError("no such customer"))
-    try:
-        retry(on=ConnectionError, operation="look up", on_event=narrate).call(service)
-    except ValueError as error:
-        console.print(f"   the caller got {error!r} after {service.calls} call", style="yellow")
+        console.print(f"    the second caller: {error}", style="yellow")
 
 
 class _Narrator:
-    """Tells every telemetry event in the demo's own words."""
+    """Prints each telemetry event as a line."""
 
     def __init__(self, console: "Console") -> None:
         self._console = console
@@ -116,7 +93,7 @@ class _Narrator:
     def __call__(self, event: Event) -> None:
         line = self._line(event)
         if line:
-            self._console.print(Text(f"   {line}", style="dim"))
+            self._console.print(Text(f"    {line}", style="dim"))
 
     def _line(self, event: Event) -> str:
         match event:
