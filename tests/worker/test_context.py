@@ -76,12 +76,13 @@ async def test_a_wrong_time_is_refused_when_it_is_sent(lab, how, says):
         await handled(lab, do)
 
 
-async def test_a_handler_that_is_settled_by_the_worker_cannot_settle(lab):
+async def test_any_handler_may_settle_its_message_and_the_worker_leaves_it_alone(lab):
     async def do(context):
-        await context.complete()
+        await context.dead_letter("Rejected")
 
-    with pytest.raises(UsageError, match="declare it with auto_complete=False"):
-        await handled(lab, do)
+    await handled(lab, do)
+    assert [dead.dead_letter_info.reason for dead in await lab.dead()] == ["Rejected"]
+    assert lab.events == []
 
 
 async def test_completing_by_hand_commits_what_was_sent_and_the_handler_goes_on(lab):

@@ -268,7 +268,7 @@ async def test_an_error_inside_the_worker_ends_it_with_that_error(lab, monkeypat
     def broken(*_):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(Subscription, "_succeeded", broken)
+    monkeypatch.setattr(Subscription, "_note_time", broken)
     lab.worker.handler("orders")(lambda _body: None)
     await lab.broker.send("orders", b"x")
     await lab.start()

@@ -2,10 +2,10 @@
 """What a handler may know and do beside its payload."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from redrive import duration, instant
 from redrive.broker import Abandon, Broker, Complete, DeadLetter, Defer, Effect, Message, Payload, Send
@@ -15,45 +15,17 @@ from redrive.errors import InvalidSetting, UsageError
 from redrive.worker.confirmation import unbound
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.recoverability import DELAYED_RETRIES, counter
+from redrive.worker.settler import Settler
 
 T = TypeVar("T")
-
-
-class Host(Protocol):
-    """What a context needs of the worker."""
-
-    is_stopping: bool
-
-    @property
-    def broker(self) -> Broker:
-        """Where the queues are."""
-        ...
-
-    @property
-    def is_by_hand(self) -> bool:
-        """Whether the handler settles its messages itself."""
-        ...
-
-    @property
-    def is_deleting(self) -> bool:
-        """Whether messages are deleted when they are received."""
-        ...
-
-    async def settle(self, lease: HeldMessage, effects: Sequence[Effect], *, is_handled: bool = False) -> None:
-        """Settle a message, once."""
-        ...
-
-    async def renew(self, lease: HeldMessage) -> None:
-        """Lengthen a lock."""
-        ...
 
 
 class HandlerFacts:
     """What both kinds of context know: the message, its history, and what is to be sent with its completion."""
 
-    def __init__(self, lease: HeldMessage, host: Host) -> None:
+    def __init__(self, lease: HeldMessage, settler: Settler) -> None:
         self._lease = lease
-        self._host = host
+        self._settler = settler
         self._sends: list[Effect] = []
 
     @property
@@ -99,7 +71,7 @@ class HandlerFacts:
     @property
     def is_stopping(self) -> bool:
         """Whether the worker is about to stop; a long handler does well to come to an end."""
-        return self._host.is_stopping
+        return self._settler.is_stopping
 
     @property
     def is_lock_lost(self) -> bool:
@@ -109,7 +81,7 @@ class HandlerFacts:
     @property
     def broker(self) -> Broker:
         """The broker, for what is not to be part of the completion."""
-        return self._host.broker
+        return self._settler.broker
 
     def send(
         self,
@@ -136,7 +108,7 @@ class HandlerFacts:
         if self._lease.phase != "handling":
             raise UsageError(f"message {self._lease.id} is settled already: send before you settle it")
         if delay is not None:
-            at = utc(self._host.broker.clock.time() + duration.seconds("delay", delay, zero=True))
+            at = utc(self._settler.broker.clock.time() + duration.seconds("delay", delay, zero=True))
         self._sends.append(Send(queue, _outgoing(message), None if at is None else instant.in_utc("at", at)))
 
     def take_sends(self) -> list[Effect]:
@@ -145,20 +117,16 @@ class HandlerFacts:
         return sends
 
     async def _settle(self, effect: Effect, *, with_sends: bool = True) -> None:
-        if not self._host.is_by_hand:
-            raise UsageError(
-                f"the handler of {self.queue!r} is settled by the worker; declare it with auto_complete=False"
-            )
         sends = self.take_sends()
         is_handled = isinstance(effect, Complete)
-        await self._host.settle(self._lease, [effect, *(sends if with_sends else ())], is_handled=is_handled)
+        await self._settler.settle(self._lease, [effect, *(sends if with_sends else ())], is_handled=is_handled)
 
     async def _renew(self) -> None:
         self._check_locked("there is nothing to renew")
-        await self._host.renew(self._lease)
+        await self._settler.renew(self._lease)
 
     def _check_locked(self, instead: str) -> None:
-        if self._host.is_deleting:
+        if self._settler.is_deleting:
             raise UsageError(f"message {self._lease.id} was deleted when it was received: {instead}")
 
     def _abandonment(self, delay: duration.Duration, headers: Headers | None) -> Effect:
@@ -168,8 +136,8 @@ class HandlerFacts:
 class Context(HandlerFacts):
     """The context of an async handler: its second parameter.
 
-    A handler declared with ``auto_complete=False`` settles its message itself, once. What it has sent by then goes
-    with it, except into an abandonment, after which the message comes again.
+    A handler may settle its message itself, once; otherwise the worker completes it when the handler returns. What it
+    has sent by then goes with it, except into an abandonment, after which the message comes again.
     """
 
     async def renew(self) -> None:
@@ -200,8 +168,8 @@ class Context(HandlerFacts):
 class BlockingContext(HandlerFacts):
     """The context of a blocking handler: its second parameter. The same as ``Context``, without ``await``."""
 
-    def __init__(self, lease: HeldMessage, host: Host, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(lease, host)
+    def __init__(self, lease: HeldMessage, settler: Settler, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(lease, settler)
         self._loop = loop
 
     def renew(self) -> None:

@@ -26,7 +26,9 @@ class LockKeeper:
         max_renewal_s: how long after its beginning a handler's lock is still renewed.
         faults: hears of renewals that failed.
         on_lost: is told of a lease whose lock has ended while it was handled.
-        on_stale: is told of a lease that has waited too long to be handled.
+
+    Attributes:
+        on_stale: is told of a lease that has waited too long to be handled; the receiver's.
     """
 
     def __init__(
@@ -38,7 +40,6 @@ class LockKeeper:
         max_renewal_s: float,
         faults: Faults,
         on_lost: Callable[[HeldMessage], None],
-        on_stale: Callable[[HeldMessage], None],
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -46,7 +47,7 @@ class LockKeeper:
         self._max_renewal_s = max_renewal_s
         self._faults = faults
         self._on_lost = on_lost
-        self._on_stale = on_stale
+        self.on_stale: Callable[[HeldMessage], None] = self.forget
         self._leases: set[HeldMessage] = set()
         self._alarm_at = inf
         self._hurry = asyncio.Event()
@@ -105,7 +106,7 @@ class LockKeeper:
         now = self._clock.monotonic()
         for lease in [lease for lease in self._leases if not lease.is_running and not self.has_time(lease)]:
             self.forget(lease)
-            self._on_stale(lease)
+            self.on_stale(lease)
         running = [lease for lease in self._leases if lease.is_running and not lease.is_lost]
         for lease in running:
             if lease.held_until <= now:

@@ -13,6 +13,7 @@ from redrive.clock import Clock
 from redrive.errors import EngineUnavailable, LockLost
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.lock_keeper import LockKeeper
+from redrive.worker.reporter import Reporter
 from redrive.worker.store_errors import Faults
 
 _MOST_AT_ONCE = 1_000
@@ -29,10 +30,10 @@ class Receiver:
         clock: what time goes by.
         lock_s: how long a lock lasts.
         faults: keeps trying while the engine is away.
+        reporter: reports a message whose lock had ended before it could be handed out.
         keeper: looks after the locks.
         wanted: says how many messages there is room for.
         on_arrival: is called when there is something in the buffer.
-        on_lost: is told of a message whose lock had ended before it could be handed out.
         delete: whether messages are taken out of their queue for good, instead of being locked.
     """
 
@@ -44,10 +45,10 @@ class Receiver:
         *,
         lock_s: float,
         faults: Faults,
+        reporter: Reporter,
         keeper: LockKeeper,
         wanted: Callable[[], int],
         on_arrival: Callable[[], None],
-        on_lost: Callable[[HeldMessage], None],
         delete: bool = False,
     ) -> None:
         self._queue = queue
@@ -55,10 +56,11 @@ class Receiver:
         self._clock = clock
         self._lock_s = lock_s
         self._faults = faults
+        self._reporter = reporter
         self._keeper = keeper
+        keeper.on_stale = self.drop
         self._wanted = wanted
         self._on_arrival = on_arrival
-        self._on_lost = on_lost
         self._delete = delete
         self._buffer: deque[HeldMessage] = deque()
         self._wake = asyncio.Event()
@@ -143,7 +145,7 @@ class Receiver:
         for lease in leases:
             self._keeper.forget(lease)
             if lease.held_until <= self._clock.monotonic():
-                self._on_lost(lease)  # it is back in its queue already
+                self._reporter.lost(lease)  # it is back in its queue already
                 continue
             lease.phase = "settled"
             releasing = asyncio.create_task(self._release(lease))

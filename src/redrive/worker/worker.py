@@ -102,7 +102,8 @@ class Worker:
             prefetch: how many more are fetched ahead. They are locked while they wait.
             recoverability: what becomes of a message when the handler fails: a ``Recoverability``, or a function of a
                 ``HandlerFailure`` that returns a decision.
-            auto_complete: whether the worker settles messages; otherwise the handler does, through its context.
+            auto_complete: whether the worker completes a message when its handler returns without having settled it;
+                otherwise that is a failure.
             timeout: seconds one call may take. An async handler is cancelled; one in a thread cannot be: it is
                 reported, and counts as failed when it ends.
             max_lock_renewal: seconds for which the lock is renewed while the handler runs; 0: not at all.

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+"""What becomes of a message whose handler has failed: facts, decision, effects, report."""
+
+from redrive.broker import QueueSettings
+from redrive.clock import utc
+from redrive.errors import LockLost, RedriveError, UsageError
+from redrive.worker.environment import Surroundings
+from redrive.worker.exception import source_of, trace_of
+from redrive.worker.handler import Handler
+from redrive.worker.held_message import HeldMessage
+from redrive.worker.recoverability import (
+    POISON,
+    Decision,
+    Discard,
+    HandlerFailure,
+    MoveToError,
+    Recoverability,
+    RedeliverLater,
+    RedeliverNow,
+    decide,
+)
+from redrive.worker.reporter import Reporter
+from redrive.worker.settlement import buried, effects_of
+from redrive.worker.settler import Settler
+from redrive.worker.store_errors import Faults
+
+
+class Redelivery:
+    """Deals with the failures of one handler.
+
+    Args:
+        handler: the handler, which decides.
+        settings: its queue's.
+        around: what the worker's subscriptions share.
+        settler: carries out what is decided.
+        faults: hears of decisions that cannot be carried out.
+        reporter: reports failures.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        settings: QueueSettings,
+        around: Surroundings,
+        *,
+        settler: Settler,
+        faults: Faults,
+        reporter: Reporter,
+    ) -> None:
+        self._handler = handler
+        self._settings = settings
+        self._around = around
+        self._settler = settler
+        self._faults = faults
+        self._reporter = reporter
+
+    async def failed(self, lease: HeldMessage, error: Exception) -> Decision | None:
+        """Deal with a failure; return what was decided, None if there was nothing left to decide."""
+        failure = self._facts(lease, error)
+        if lease.phase != "handling" or lease.is_lost:
+            outcome = "dropped" if self._settler.is_deleting else "lock_lost" if lease.is_lost else "settled"
+            if self._settler.is_deleting or not isinstance(error, LockLost):
+                self._reporter.failed(failure, outcome)
+            return None
+        decision = await self._decide(failure)
+        try:
+            decision = await self._carry_out(decision, failure, lease)
+        except LockLost:
+            return None
+        self._reporter.decided(decision, failure)
+        return decision
+
+    def dropped(self, lease: HeldMessage) -> None:
+        """Report a message that is gone because the worker stopped before its handler ended."""
+        error = RuntimeError("the worker stopped before the handler ended")
+        self._reporter.failed(self._facts(lease, error), "dropped")
+
+    def _facts(self, lease: HeldMessage, error: Exception) -> HandlerFailure:
+        return HandlerFailure(
+            error=error,
+            queue=self._handler.queue,
+            message=lease.received.message,
+            delivery_count=lease.received.delivery_count,
+            max_delivery_count=self._settings.max_delivery_count,
+            failed_at=utc(self._around.broker.clock.time()),
+            chance=self._around.chance(),
+            source=source_of(error),
+            stack_trace=trace_of(error),
+            host=self._around.host,
+            worker=self._around.worker,
+        )
+
+    async def _decide(self, failure: HandlerFailure) -> Decision:
+        try:
+            return _checked(self._handler.decide(failure))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's function; the message must not pay for it
+            reported = error if isinstance(error, Exception) else RuntimeError(f"it raised {error!r}")
+            await self._faults.tell("recoverability", reported)
+            return decide(failure, Recoverability())
+
+    async def _carry_out(self, decision: Decision, failure: HandlerFailure, lease: HeldMessage) -> Decision:
+        try:
+            effects, is_handled = effects_of(decision, failure, lease.lock), isinstance(decision, Discard)
+            await self._settler.settle(lease, effects, is_handled=is_handled)
+        except LockLost:
+            raise
+        except RedriveError as error:  # the error queue is gone, or the copy too large for it
+            await self._faults.tell("move", error)
+            reason = decision.reason if isinstance(decision, MoveToError) else type(error).__name__
+            decision = MoveToError(reason, f"{self._handler.queue}: {error}")
+            await self._settler.settle(lease, [buried(decision, failure, lease.lock)])
+        return decision
+
+
+def counts_against_all(decision: Decision) -> bool:
+    """Say whether a failure may have a cause that other messages meet too: not if it lies in this message alone."""
+    is_poison = isinstance(decision, MoveToError) and decision.reason == POISON
+    return not is_poison and not isinstance(decision, Discard)
+
+
+def _checked(decision: Decision) -> Decision:
+    if not isinstance(decision, RedeliverNow | RedeliverLater | MoveToError | Discard):
+        raise UsageError(f"recoverability returned {decision!r}, which is no decision")
+    return decision
