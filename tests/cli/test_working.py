@@ -132,6 +132,15 @@ def test_it_handles_messages_until_it_is_told_to_stop(start, url):
     assert process.wait(PATIENCE_S) == 0
 
 
+@pytest.mark.parametrize("options", [(), ("--processes", "2")])
+def test_until_idle_it_ends_when_its_queues_have_nothing_ready(start, url, options):
+    send(url, *map(str, range(20)))
+    process = start("--until-idle", *options)
+    handled, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert sorted(int(line.split()[1]) for line in handled.splitlines()) == list(range(20))
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_several_processes_share_the_work_and_all_end_well(start, url, how):
     process = start("--processes", "2")

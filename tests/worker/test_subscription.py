@@ -241,7 +241,7 @@ def test_stopping_a_worker_that_does_not_run_does_nothing():
     Worker().stop()
 
 
-def test_run_forever_opens_the_broker_and_runs_until_a_signal(tmp_path):
+def test_run_blocking_opens_the_broker_and_runs_until_a_signal(tmp_path):
     from redrive import connect
 
     worker = Worker()
@@ -258,7 +258,7 @@ def test_run_forever_opens_the_broker_and_runs_until_a_signal(tmp_path):
             await broker.send("orders", b"x")
 
     asyncio.run(prepare())
-    worker.run_forever(connect(f"sqlite:///{tmp_path}/orders.db"))
+    worker.run_blocking(connect(f"sqlite:///{tmp_path}/orders.db"))
     assert handled == [b"x"]
 
 

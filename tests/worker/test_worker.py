@@ -486,7 +486,7 @@ def test_a_wrong_setting_of_a_worker_is_refused(wrong, says):
         Worker(**wrong)
 
 
-@pytest.mark.parametrize("how", ["run", "run_forever"])
+@pytest.mark.parametrize("how", ["run", "run_blocking"])
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -503,7 +503,7 @@ def test_what_is_no_broker_says_what_to_pass(how, given, says):
     worker = Worker()
     worker.handler("orders")(print)
     with pytest.raises(UsageError, match=says):
-        worker.run_forever(given) if how == "run_forever" else asyncio.run(worker.run(given))
+        worker.run_blocking(given) if how == "run_blocking" else asyncio.run(worker.run(given))
 
 
 def test_a_queue_has_one_handler():

@@ -60,6 +60,7 @@ class Crew:
         target: the worker, as it was named.
         url: where its queues are.
         size: how many there are.
+        until_idle: whether each ends when its queues have nothing to do.
         reload: whether they start anew when code changes; then one that fails waits for a change, otherwise another is
             started.
         restarts: how long to wait before that, and how often one may fail at once until the crew ends.
@@ -73,11 +74,19 @@ class Crew:
         size: int,
         *,
         reload: bool,
+        until_idle: bool = False,
         restarts: Backoff = RESTARTS,
         clock: Clock = system_clock,
     ) -> None:
         self._target = target
-        self._command = [sys.executable, "-m", "redrive.cli", "worker", target]
+        self._command = [
+            sys.executable,
+            "-m",
+            "redrive.cli",
+            "worker",
+            target,
+            *(["--until-idle"] if until_idle else ()),
+        ]
         # not as an argument: there may be a password in it, and arguments are for everybody to see
         self._environment = {**os.environ, reaching.VARIABLE: url, LIFELINE: "1"}
         self._reload = reload

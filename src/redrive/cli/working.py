@@ -33,6 +33,9 @@ def worker(
     *,
     url: reaching.Url = None,
     processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="How many processes.")] = 1,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when nothing is ready and no handler runs.")
+    ] = False,
     reload: Annotated[bool, typer.Option("--reload", help="Start anew when a .py file changes (development).")] = False,
 ) -> None:
     """Handle messages until Ctrl-C or SIGTERM: running handlers finish, the rest goes back. A second signal: at once.
@@ -45,9 +48,9 @@ def worker(
         reaching.check_there(where)
         try:
             if processes > 1 or reload:
-                status = Crew(target, where, processes, reload=reload).run(told)
+                status = Crew(target, where, processes, reload=reload, until_idle=until_idle).run(told)
             else:
-                _run(target, where, told, is_in_crew=is_in_crew)
+                _run(target, where, told, is_in_crew=is_in_crew, until_idle=until_idle)
                 status = 0
         except RedriveError as error:
             raise screen.failure(error) from None
@@ -55,7 +58,7 @@ def worker(
         raise typer.Exit(status)
 
 
-def _run(target: str, where: str, told: StopSignals, *, is_in_crew: bool) -> None:
+def _run(target: str, where: str, told: StopSignals, *, is_in_crew: bool, until_idle: bool) -> None:
     found = load(target)
     if not logging.getLogger().handlers:  # the program has not said where its logs go
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -63,10 +66,10 @@ def _run(target: str, where: str, told: StopSignals, *, is_in_crew: bool) -> Non
         Thread(target=_end_with_the_crew, name="redrive-lifeline", daemon=True).start()
     else:
         screen.err().print(f"worker {found.name!r} handles {', '.join(found.queues)}; Ctrl-C stops it")
-    asyncio.run(_handle_messages(found, where, told))
+    asyncio.run(_handle_messages(found, where, told, until_idle=until_idle))
 
 
-async def _handle_messages(found: Worker, where: str, told: StopSignals) -> None:
+async def _handle_messages(found: Worker, where: str, told: StopSignals, *, until_idle: bool) -> None:
     def stop() -> None:
         told.count += 1
         found.stop(now=told.count > 1)
@@ -75,7 +78,7 @@ async def _handle_messages(found: Worker, where: str, told: StopSignals) -> None
     with handling_signals(STOP_SIGNALS, stop):
         async with connect(where) as broker:
             if not told.count:  # the event loop hands signals on, so none can come between this line and the next
-                await found.run(broker)
+                await found.run(broker, until_idle=until_idle)
 
 
 def _end_with_the_crew() -> None:

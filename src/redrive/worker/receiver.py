@@ -35,6 +35,9 @@ class Receiver:
         wanted: says how many messages there is room for.
         on_arrival: is called when there is something in the buffer.
         delete: whether messages are taken out of their queue for good, instead of being locked.
+
+    Attributes:
+        taken: how many messages have come so far.
     """
 
     def __init__(
@@ -64,6 +67,8 @@ class Receiver:
         self._delete = delete
         self._buffer: deque[HeldMessage] = deque()
         self._wake = asyncio.Event()
+        self._asking = asyncio.Lock()
+        self.taken = 0
         self._releasing: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -81,6 +86,11 @@ class Receiver:
                 await self._wake.wait()
             elif not await self._fetch(room):
                 await self._engine.wait(self._queue, _IDLE_S)
+
+    async def look(self) -> bool:
+        """Say whether there is something to do: fetch what is ready now, or there is no room for it at the moment."""
+        room = min(self._wanted(), _MOST_AT_ONCE)
+        return room <= 0 or await self._fetch(room)
 
     def next(self) -> HeldMessage | None:
         """Take the next message out of the buffer, if there is one whose lock lasts."""
@@ -116,7 +126,9 @@ class Receiver:
             asked_at = self._clock.monotonic()
             return self._take(room) if self._delete else self._engine.lock_next(self._queue, room)
 
-        found = await self._faults.insist("receive", ask)
+        async with self._asking:  # whoever looks also waits for what another is fetching
+            found = await self._faults.insist("receive", ask)
+        self.taken += len(found)
         leases = [HeldMessage(received, asked_at, self._lock_s) for received in found]
         # the worker may have slowed down meanwhile
         kept = leases if self._delete else leases[: max(0, self._wanted())]
@@ -131,7 +143,9 @@ class Receiver:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
             with suppress(EngineUnavailable):
-                self._keep([HeldMessage(received, self._clock.monotonic(), inf) for received in await taking])
+                found = await taking
+                self.taken += len(found)
+                self._keep([HeldMessage(received, self._clock.monotonic(), inf) for received in found])
             raise
 
     def _keep(self, leases: list[HeldMessage]) -> None:

@@ -32,6 +32,9 @@ class Subscription:
         handler: the handler.
         queue: its queue.
         around: what the worker's subscriptions share.
+
+    Attributes:
+        idle_since: since when no message has been in hand, if none is.
     """
 
     def __init__(self, handler: Handler, queue: QueueInfo, around: Surroundings) -> None:
@@ -42,6 +45,9 @@ class Subscription:
         self._busy: set[HeldMessage] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._fetching: asyncio.Task[None] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.idle_since = self._clock.monotonic()
         self._faults = Faults(
             handler.queue,
             clock=self._clock,
@@ -61,18 +67,7 @@ class Subscription:
             faults=self._faults,
             on_lost=self._note_lost,
         )
-        self._receiver = Receiver(
-            handler.queue,
-            around.broker.engine,
-            self._clock,
-            lock_s=inf if handler.receive_and_delete else lock_s,
-            faults=self._faults,
-            reporter=self._reporter,
-            keeper=self._keeper,
-            wanted=self._wanted,
-            on_arrival=self._pump,
-            delete=handler.receive_and_delete,
-        )
+        self._receiver = self._new_receiver(lock_s)
         self._pacer = Pacer(handler, self._clock, lock_s, around.chance, around.report)
         self._caller = Caller(handler, self._clock, around.chance, self._note_overdue)
         self._settler = Settler(
@@ -80,6 +75,20 @@ class Subscription:
         )
         self._redelivery = Redelivery(
             handler, queue.settings, around, settler=self._settler, faults=self._faults, reporter=self._reporter
+        )
+
+    def _new_receiver(self, lock_s: float) -> Receiver:
+        return Receiver(
+            self._handler.queue,
+            self._around.broker.engine,
+            self._clock,
+            lock_s=inf if self._handler.receive_and_delete else lock_s,
+            faults=self._faults,
+            reporter=self._reporter,
+            keeper=self._keeper,
+            wanted=self._wanted,
+            on_arrival=self._pump,
+            delete=self._handler.receive_and_delete,
         )
 
     # --- starting and stopping
@@ -134,6 +143,34 @@ class Subscription:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._around.on_fatal(error)
 
+    # --- being idle
+
+    @property
+    def taken(self) -> int:
+        """How many messages have come so far."""
+        return self._receiver.taken
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no message is in hand, and messages may be taken."""
+        return self._idle.is_set()
+
+    async def idle(self) -> None:
+        """Wait until no message is in hand, and messages may be taken."""
+        await self._idle.wait()
+
+    async def look(self) -> bool:
+        """Say whether there is a message to handle; begin to, if there is."""
+        return await self._receiver.look()
+
+    def _note_idle(self) -> None:
+        is_pausing = self._pacer.is_slow and self._clock.monotonic() < self._pacer.resume_at
+        if self._running or len(self._receiver) or is_pausing:
+            self._idle.clear()
+        elif not self._idle.is_set():
+            self._idle.set()
+            self.idle_since = self._clock.monotonic()
+
     # --- taking messages
 
     def _wanted(self) -> int:
@@ -157,6 +194,7 @@ class Subscription:
             self._busy.add(lease)
             lease.task = asyncio.create_task(self._process(lease), name=f"redrive-handler-{lease.id}")
             lease.task.add_done_callback(partial(self._ended, lease))
+            self._idle.clear()
 
     def _ended(self, lease: HeldMessage, task: asyncio.Task[None]) -> None:
         self._running.discard(lease)
@@ -164,6 +202,7 @@ class Subscription:
         self._keeper.forget(lease)
         self._check(task)
         self._free(lease)
+        self._note_idle()
 
     def _free(self, lease: HeldMessage) -> None:
         """Make room for the next message: this one's handler has ended, though it may not be settled yet."""
@@ -193,6 +232,7 @@ class Subscription:
             self._running.discard(lease)
             self._hung.add(lease)
             self._free(lease)
+            self._note_idle()
 
     # --- handling
 
@@ -250,6 +290,7 @@ class Subscription:
 
     async def _wake_after(self, seconds: float) -> None:
         await pause(self._clock, seconds)
+        self._note_idle()
         self._receiver.wake()
 
     def _note_time(self, lease: HeldMessage) -> None:

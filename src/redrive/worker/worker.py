@@ -4,8 +4,7 @@
 import asyncio
 import random
 import socket
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Never, TypeVar
 
@@ -18,12 +17,11 @@ from redrive.telemetry import Event, report
 from redrive.worker.environment import Surroundings
 from redrive.worker.events import DeliveriesTooFew
 from redrive.worker.handler import Decide, Handler, checked_handler, name_of
-from redrive.worker.hung_handlers import LATEST_END_S
 from redrive.worker.recoverability import Recoverability
+from redrive.worker.run import WorkerRun
 from redrive.worker.signals import STOP_SIGNALS, handling_signals
 from redrive.worker.slowdown import SlowDown
 from redrive.worker.store_errors import RECONNECT, OnError, check_reconnect
-from redrive.worker.subscription import Subscription
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,7 +64,7 @@ class Worker:
         self._on_event = on_event
         self._chance = chance
         self._handlers: dict[str, Handler] = {}
-        self._run: _Run | None = None
+        self._run: WorkerRun | None = None
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -140,11 +138,16 @@ class Worker:
 
         return declare
 
-    async def run(self, broker: Broker, *, handle_signals: bool = False) -> None:
-        """Handle messages until ``stop()``.
+    async def run(
+        self, broker: Broker, *, until_idle: bool | duration.Duration = False, handle_signals: bool = False
+    ) -> None:
+        """Handle messages until ``stop()``, or until there are none.
 
         Args:
             broker: where the queues are; it is open, and stays so.
+            until_idle: whether to return when nothing is ready in any of its queues and no handler holds a message; or
+                for how long that has to be so. What becomes ready later is not waited for, be it scheduled or
+                redelivered after a delay, and neither is what others have locked.
             handle_signals: whether SIGTERM and SIGINT stop the worker, and a second one at once. Only the program's
                 main thread can ask for it.
 
@@ -153,26 +156,32 @@ class Worker:
             InvalidSetting: a handler's settings and its queue's do not go together.
         """
         _check_broker(broker)
+        idle_s = _idle_seconds(until_idle)
         if self._run is not None:
             raise UsageError(f"worker {self.name!r} is running already; make another one")
         if not self._handlers:
             raise UsageError(f"worker {self.name!r} has no handlers; declare one with @worker.handler('orders')")
-        self._run = run = _Run(broker, self._grace_s)
+        self._run = run = WorkerRun(broker, self._grace_s)
         try:
             for handler in self._handlers.values():
                 run.add(handler, await self._checked(broker, handler), self._surroundings(broker, run))
             with handling_signals(STOP_SIGNALS if handle_signals else (), self._on_signal):
-                await run.until_stopped()
+                await run.until_stopped(idle_s)
         finally:
             self._run = None
 
-    def run_forever(self, broker: Broker) -> None:
-        """Open a broker and handle messages until a signal ends it; for programs that are nothing but a worker."""
+    def run_blocking(self, broker: Broker, *, until_idle: bool | duration.Duration = False) -> None:
+        """Open a broker and handle messages until a signal, or until there are none: a program that is a worker.
+
+        Args:
+            broker: where the queues are; it is not open.
+            until_idle: as for ``run``.
+        """
         _check_broker(broker)
 
         async def open_and_run() -> None:
             async with broker:
-                await self.run(broker, handle_signals=True)
+                await self.run(broker, until_idle=until_idle, handle_signals=True)
 
         asyncio.run(open_and_run())
 
@@ -191,7 +200,7 @@ class Worker:
         if self._run is not None:
             self._run.stop(now=self._run.is_stopping)
 
-    def _surroundings(self, broker: Broker, run: "_Run") -> Surroundings:
+    def _surroundings(self, broker: Broker, run: WorkerRun) -> Surroundings:
         return Surroundings(
             broker=broker,
             worker=self.name,
@@ -225,6 +234,12 @@ class Worker:
 def _check_known(of: str, unknown: dict[str, Never], called: Callable[..., object]) -> None:
     for name in unknown:
         raise UnknownSetting(of, name, tuple(called.__kwdefaults__ or ()))
+
+
+def _idle_seconds(until_idle: bool | duration.Duration) -> float | None:  # noqa: FBT001 - the setting's own value
+    if isinstance(until_idle, bool):
+        return 0.0 if until_idle else None
+    return duration.seconds("until_idle", until_idle, zero=True)
 
 
 def _check_queue(queue: str) -> None:
@@ -267,82 +282,3 @@ async def _check_error_queue(broker: Broker, handler: Handler, policy: Recoverab
             name,
             f"must take what {handler.queue!r} takes: update it with max_message_bytes={largest}, or more",
         )
-
-
-class _Run:
-    """One run of a worker, from its start to its end."""
-
-    def __init__(self, broker: Broker, grace_s: float) -> None:
-        self._clock = broker.clock
-        self._grace_s = grace_s
-        self._loop = asyncio.get_running_loop()
-        self._subscriptions: list[Subscription] = []
-        self._stopping = asyncio.Event()
-        self._now = asyncio.Event()
-        self._fatal: BaseException | None = None
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether it has been told to stop."""
-        return self._stopping.is_set()
-
-    def add(self, handler: Handler, queue: QueueInfo, around: Surroundings) -> None:
-        """Take a handler into it."""
-        self._subscriptions.append(Subscription(handler, queue, around))
-
-    def stop(self, *, now: bool) -> None:
-        """Begin to stop."""
-        with suppress(RuntimeError):  # the loop is closed: it has stopped
-            self._loop.call_soon_threadsafe(self._stop, now)
-
-    def _stop(self, now: bool) -> None:  # noqa: FBT001 - a callback's argument
-        self._stopping.set()
-        if now:
-            self._now.set()
-
-    def fail(self, error: BaseException) -> None:
-        """Note an error that ends the worker."""
-        self._fatal = self._fatal or error
-        self._stopping.set()
-
-    async def until_stopped(self) -> None:
-        """Run, wind down, and raise what ended it if that was an error."""
-        for subscription in self._subscriptions:
-            subscription.start()
-        try:
-            await self._stopping.wait()
-            await self._each(Subscription.stop_receiving)
-            await self._wind_down()
-        finally:  # also when the program cancels us
-            await self._each(Subscription.stop_receiving)
-            await self._each(Subscription.release)
-            for subscription in self._subscriptions:
-                subscription.cancel_handlers()
-            await self._each(Subscription.close)
-        if self._fatal is not None:
-            raise self._fatal
-
-    async def _wind_down(self) -> None:
-        """Let handlers end by themselves, then by being cancelled, unless it has to be now."""
-        if await self._finished_within(self._grace_s) or self._now.is_set():
-            return
-        for subscription in self._subscriptions:
-            subscription.cancel_handlers()
-        await self._finished_within(LATEST_END_S)  # then its message is given back all the same
-
-    async def _finished_within(self, seconds: float) -> bool:
-        """Wait until all handlers have ended; False if it took too long, or has to be now."""
-        finished = asyncio.ensure_future(self._each(Subscription.finished))
-        now = asyncio.ensure_future(self._now.wait())
-        try:
-            with suppress(TimeoutError):
-                async with self._clock.timeout(seconds):
-                    await asyncio.wait((finished, now), return_when=asyncio.FIRST_COMPLETED)
-            return finished.done()
-        finally:
-            finished.cancel()
-            now.cancel()
-            await asyncio.wait((finished, now))
-
-    async def _each(self, do: Callable[[Subscription], Coroutine[Any, Any, None]]) -> None:
-        await asyncio.gather(*(do(subscription) for subscription in self._subscriptions))
