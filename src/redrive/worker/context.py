@@ -15,7 +15,7 @@ from redrive.errors import InvalidSetting, UsageError
 from redrive.worker.confirmation import unbound
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.recoverability import DELAYED_RETRIES, counter
-from redrive.worker.settler import Settler
+from redrive.worker.settler import OwnSql, Settler
 
 T = TypeVar("T")
 
@@ -118,8 +118,11 @@ class HandlerFacts:
 
     async def _settle(self, effect: Effect, *, with_sends: bool = True) -> None:
         sends = self.take_sends()
-        is_handled = isinstance(effect, Complete)
-        await self._settler.settle(self._lease, [effect, *(sends if with_sends else ())], is_handled=is_handled)
+        await self._settler.settle(self._lease, [effect, *(sends if with_sends else ())])
+
+    async def _complete(self, inside: OwnSql | None, within: object | None) -> None:
+        effects = [Complete(self._lease.lock), *self.take_sends()]
+        await self._settler.settle(self._lease, effects, is_handled=True, inside=inside, within=within)
 
     async def _renew(self) -> None:
         self._check_locked("there is nothing to renew")
@@ -148,9 +151,19 @@ class Context(HandlerFacts):
         """
         await self._renew()
 
-    async def complete(self) -> None:
-        """Remove it: it is done."""
-        await self._settle(Complete(self._lease.lock))
+    async def complete(self, *, inside: OwnSql | None = None, within: object | None = None) -> None:
+        """Remove it: it is done. What is to be sent, and SQL of your own, is part of the same transaction.
+
+        Args:
+            inside: your own part of the transaction, a function of the database's connection; on PostgreSQL a coroutine
+                function, and the connection is asyncpg's. It may be called again: do nothing in it but SQL.
+            within: a connection with a transaction of yours, of which the completion becomes part: on PostgreSQL, one
+                of asyncpg or psycopg, or a connection or session of SQLAlchemy. You commit, before the handler ends.
+
+        Raises:
+            LockLost: it is not yours any more; nothing is done.
+        """
+        await self._complete(inside, within)
 
     async def abandon(self, delay: duration.Duration = 0.0, *, headers: Headers | None = None) -> None:
         """Give it back, to be delivered again at once or after a delay; what was to be sent is not."""
@@ -180,9 +193,19 @@ class BlockingContext(HandlerFacts):
         """
         self._wait(self._renew())
 
-    def complete(self) -> None:
-        """Remove it: it is done."""
-        self._wait(self._settle(Complete(self._lease.lock)))
+    def complete(self, *, inside: OwnSql | None = None, within: object | None = None) -> None:
+        """Remove it: it is done. What is to be sent, and SQL of your own, is part of the same transaction.
+
+        Args:
+            inside: your own part of the transaction, a function of the database's connection; on PostgreSQL a coroutine
+                function, and the connection is asyncpg's. It may be called again: do nothing in it but SQL.
+            within: a connection with a transaction of yours, of which the completion becomes part: on PostgreSQL, one
+                of asyncpg or psycopg, or a connection or session of SQLAlchemy. You commit, before the handler ends.
+
+        Raises:
+            LockLost: it is not yours any more; nothing is done.
+        """
+        self._wait(self._complete(inside, within))
 
     def abandon(self, delay: duration.Duration = 0.0, *, headers: Headers | None = None) -> None:
         """Give it back, to be delivered again at once or after a delay; what was to be sent is not."""

@@ -10,7 +10,8 @@ from redrive.worker.recoverability import EARLIER_DELIVERIES, counter
 if TYPE_CHECKING:
     import asyncio
 
-Phase: TypeAlias = Literal["prefetched", "handling", "settling", "settled"]
+Phase: TypeAlias = Literal["prefetched", "handling", "settling", "joined", "settled"]
+"""``joined``: its completion is part of an open transaction of the handler's, which may be committed or undone."""
 
 
 class HeldMessage:
@@ -23,6 +24,7 @@ class HeldMessage:
             that it is never later than what the engine thinks, however far its clock is from ours.
         began_at: when its handler began.
         phase: what is being done with it. Whoever settles it first moves it on, so nobody settles it twice.
+        has_joined: whether it was to be completed by a transaction of its handler's, which may still be open.
         is_lost: whether the lock ended before it was settled.
         is_probe: whether it is the one message that a slow worker tries.
         is_cancelled: whether the worker itself has cancelled its handler.
@@ -32,6 +34,7 @@ class HeldMessage:
 
     __slots__ = (
         "began_at",
+        "has_joined",
         "held_until",
         "is_cancelled",
         "is_lost",
@@ -49,6 +52,7 @@ class HeldMessage:
         self.held_until = taken_at + lock_s
         self.began_at = taken_at
         self.phase: Phase = "prefetched"
+        self.has_joined = False
         self.is_lost = False
         self.is_probe = False
         self.is_cancelled = False

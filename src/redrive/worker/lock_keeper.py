@@ -104,7 +104,7 @@ class LockKeeper:
 
     async def _tend(self) -> None:
         now = self._clock.monotonic()
-        for lease in [lease for lease in self._leases if not lease.is_running and not self.has_time(lease)]:
+        for lease in [each for each in self._leases if each.phase == "prefetched" and not self.has_time(each)]:
             self.forget(lease)
             self.on_stale(lease)
         running = [lease for lease in self._leases if lease.is_running and not lease.is_lost]
@@ -134,8 +134,10 @@ class LockKeeper:
         """Return when a lease needs attention."""
         if lease.is_lost:
             return inf
-        if not lease.is_running:
+        if lease.phase == "prefetched":
             return lease.held_until - self._lock_s / 10
+        if not lease.is_running:
+            return inf
         renew_at = max(lease.held_until - self._lock_s / 2, self._not_before)
         return min(renew_at, lease.held_until) if self._may_renew(lease, renew_at) else lease.held_until
 

@@ -57,6 +57,8 @@ class Redelivery:
     async def failed(self, lease: HeldMessage, error: Exception) -> Decision | None:
         """Deal with a failure; return what was decided, None if there was nothing left to decide."""
         failure = self._facts(lease, error)
+        if lease.phase == "joined":
+            await self._settler.has_committed(lease)
         if lease.phase != "handling" or lease.is_lost:
             outcome = "dropped" if self._settler.is_deleting else "lock_lost" if lease.is_lost else "settled"
             if self._settler.is_deleting or not isinstance(error, LockLost):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Settling the messages of one queue: each once, fenced by its lock, however long the store does not answer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
 
 from redrive.broker import Abandon, Broker, Effect
 from redrive.clock import utc
@@ -11,6 +12,9 @@ from redrive.worker.held_message import HeldMessage
 from redrive.worker.lock_keeper import LockKeeper
 from redrive.worker.reporter import Reporter
 from redrive.worker.store_errors import Faults
+
+OwnSql: TypeAlias = Callable[[Any], object]
+"""A handler's own part of a transaction: a function of the database's connection, as in ``broker.apply(inside=…)``."""
 
 
 class Settler:
@@ -38,40 +42,91 @@ class Settler:
         self._faults = faults
         self._reporter = reporter
 
-    async def settle(self, lease: HeldMessage, effects: Sequence[Effect], *, is_handled: bool = False) -> None:
+    async def settle(
+        self,
+        lease: HeldMessage,
+        effects: Sequence[Effect],
+        *,
+        is_handled: bool = False,
+        inside: OwnSql | None = None,
+        within: object | None = None,
+    ) -> None:
         """Settle a message, once, however long the engine takes; if it is handled, its recovery is confirmed.
+
+        Args:
+            lease: the message.
+            effects: what settles it, and what goes with that.
+            is_handled: whether it was handled.
+            inside: the handler's own part of the transaction.
+            within: a connection with an open transaction of the handler's, which this becomes part of.
 
         Raises:
             LockLost: the lock has ended, or the message is settled already.
         """
-        if lease.phase != "handling" or lease.is_lost:
+        may_settle = lease.phase == "handling" or (lease.phase == "joined" and within is not None)
+        if not may_settle or lease.is_lost:
             raise lease.lost()
         lease.phase = "settling"
+        settling = self._faults.insist(
+            "settle",
+            lambda: self._apply(lease, effects, is_handled=is_handled, inside=inside, within=within),
+            lambda: self._clock.monotonic() >= lease.held_until,
+        )
         try:
-            await self._faults.insist(
-                "settle",
-                lambda: self._apply(lease, effects, is_handled=is_handled),
-                lambda: self._clock.monotonic() >= lease.held_until,
-            )
+            await (self._while_locked(lease, settling) if lease.has_joined else settling)
         except (LockLost, EngineUnavailable) as error:
-            if not lease.is_lost:
-                lease.is_lost = True
-                self._reporter.lost(lease, self._keeper.stalled_s)
+            self._lose(lease)
             raise lease.lost() from error
-        except RedriveError:
-            lease.phase = "handling"  # the effects cannot be applied as they are; it is still ours
+        except Exception:
+            lease.phase = "handling"  # it cannot be done as it was asked for; the message is still ours
             raise
-        lease.phase = "settled"
+        lease.phase = "settled" if within is None else "joined"
+        lease.has_joined = within is not None
 
-    async def _apply(self, lease: HeldMessage, effects: Sequence[Effect], *, is_handled: bool) -> None:
+    async def _while_locked(self, lease: HeldMessage, settling: Coroutine[Any, Any, None]) -> None:
+        """Settle while the lock lasts: a transaction that the handler has left open would be waited for without end."""
+        try:
+            async with self._clock.timeout(max(0.0, lease.held_until - self._clock.monotonic())):
+                await settling
+        except TimeoutError:
+            raise lease.lost() from None
+
+    def _lose(self, lease: HeldMessage) -> None:
+        if not lease.is_lost:
+            lease.is_lost = True
+            self._reporter.lost(lease, self._keeper.stalled_s)
+
+    async def _apply(
+        self,
+        lease: HeldMessage,
+        effects: Sequence[Effect],
+        *,
+        is_handled: bool,
+        inside: OwnSql | None,
+        within: object | None,
+    ) -> None:
         received = lease.received
         confirmed = confirmation_of(received.message, received.queue, utc(self._clock.time())) if is_handled else []
         try:
-            await self.broker.apply(*effects, *confirmed)
+            await self.broker.apply(*effects, *confirmed, inside=inside, within=within)
         except QueueNotFound as error:
             if not confirmed or error.queue != confirmed[0].queue:
                 raise
-            await self.broker.apply(*effects)  # recovery is not used any more; that must not cost the message
+            # recovery is not used any more; that must not cost the message
+            await self.broker.apply(*effects, inside=inside, within=within)
+
+    async def has_committed(self, lease: HeldMessage) -> bool:
+        """Say whether the transaction that a message's completion is part of was committed; if not, it is still ours.
+
+        The answer is in the store: the handler may have left its transaction in any way.
+        """
+        received = lease.received
+        found = await self._faults.insist(
+            "settle", lambda: self.broker.engine.peek(received.queue, 1, start=received.sequence)
+        )
+        is_there = any(each.sequence == received.sequence for each in found)
+        lease.phase = "handling" if is_there else "settled"
+        return not is_there
 
     async def renew(self, lease: HeldMessage) -> None:
         """Lengthen a lock.
@@ -87,9 +142,11 @@ class Settler:
 
     async def give_back(self, lease: HeldMessage) -> None:
         """Give a message back to be delivered again, unless it is settled."""
-        if lease.phase == "handling" and not lease.is_lost:
-            lease.phase = "settled"
-            try:
-                await self.broker.engine.apply([Abandon(lease.lock)])
-            except RedriveError as error:  # the lock will end by itself
+        if lease.phase not in ("handling", "joined") or lease.is_lost:
+            return
+        may_be_done, lease.phase = lease.phase == "joined", "settled"
+        try:
+            await self.broker.engine.apply([Abandon(lease.lock)])
+        except RedriveError as error:  # the lock will end by itself
+            if not (may_be_done and isinstance(error, LockLost)):
                 await self._faults.tell("release", error)

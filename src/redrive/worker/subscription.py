@@ -222,7 +222,7 @@ class Subscription:
 
     def _note_overdue(self, lease: HeldMessage, timeout: float) -> None:
         self._reporter.overdue(lease, timeout)
-        if lease.phase == "settled":  # by hand: there is no lock that it could lose
+        if lease.phase in ("settled", "joined"):  # there is no lock that it could lose
             self._spawn(self._give_up_on(lease))
 
     async def _give_up_on(self, lease: HeldMessage) -> None:
@@ -244,7 +244,7 @@ class Subscription:
                 self._free(lease)  # so that the next messages are locked in the transaction that completes this one
                 await self._settler.settle(lease, [Complete(lease.lock), *context.take_sends()], is_handled=True)
             else:
-                self._check_settled(lease)
+                await self._check_settled(lease)
         except asyncio.CancelledError:
             if lease.is_cancelled:
                 await self._give_back(lease)
@@ -259,10 +259,14 @@ class Subscription:
             self._pacer.succeeded()
             self._note_time(lease)
 
-    def _check_settled(self, lease: HeldMessage) -> None:
+    async def _check_settled(self, lease: HeldMessage) -> None:
         if lease.phase == "handling":
             raise UsageError(
                 f"{self._handler.name} returned without settling its message; await context.complete() or another"
+            )
+        if lease.phase == "joined" and not await self._settler.has_committed(lease):
+            raise UsageError(
+                f"{self._handler.name} returned, but the transaction that completes its message was not committed"
             )
 
     def _context(self, lease: HeldMessage) -> Context | BlockingContext:
