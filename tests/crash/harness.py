@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from redrive.broker import Broker, Complete, Message, QueueSettings, Received, Send, State
+from redrive.broker.headers import RECOVERY_TAG
+from redrive.broker.rules import STAGING_QUEUES
 from redrive.clock import pause, utc
 from redrive.engines.sql.recovery.ledger import SqlLedger
 from redrive.errors import EngineUnavailable, InvalidSetting, LeaseLost, LockLost, OperationConflict
@@ -32,9 +34,8 @@ from redrive.recovery import (
 )
 from redrive.recovery.failure_formats import clean, read_failure
 from redrive.recovery.identity import failure_id
-from redrive.recovery.staged_copy import STAGING_QUEUE
 from redrive.recovery.states import ENDED, SENT
-from redrive.worker.confirmation import RECOVERY_TAG, confirmation_of, digest_of
+from redrive.worker.confirmation import confirmation_of, digest_of
 from tests.clocks import SharedClock
 
 DESTINATIONS = ("a", "b")
@@ -542,7 +543,7 @@ async def check(world, process, *, is_loose=False):
         assert lane.batch is None, f"{lane}\n{world.story()}"
         assert lane.session is None, f"{lane}\n{world.story()}"
     for name, info in queues.items():
-        if name.startswith(STAGING_QUEUE):
+        if name.startswith(STAGING_QUEUES):
             left = info.ready + info.locked + info.scheduled + info.deferred + info.dead
             assert not left, f"{left} messages are stuck in {name}\n{world.story()}"
 

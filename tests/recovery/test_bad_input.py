@@ -4,10 +4,11 @@
 import pytest
 
 from redrive.broker import Message
+from redrive.broker.rules import CONFIRMATIONS
 from redrive.clock import utc
 from redrive.errors import RedriveError, UsageError
 from redrive.recovery import Filter, Status, Transform
-from redrive.worker.confirmation import CONFIRMATIONS, confirmation_of
+from redrive.worker.confirmation import confirmation_of
 
 pytestmark = pytest.mark.before_databases
 

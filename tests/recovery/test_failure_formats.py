@@ -12,9 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from redrive.broker import DeadLetterInfo, Message, Received, State
+from redrive.broker.headers import DELAYED_RETRIES, EARLIER_DELIVERIES
 from redrive.recovery.failure_formats import Failure, Unreadable, clean, read_failure
 from redrive.worker import HandlerFailure
-from redrive.worker.recoverability import DELAYED_RETRIES, EARLIER_DELIVERIES, failure_headers
+from redrive.worker.recoverability import failure_headers
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 THEN = datetime(2026, 11, 15, 8, 30, 0, 123456, tzinfo=UTC)

@@ -17,13 +17,14 @@ from itertools import count
 import pytest
 
 from redrive.broker import Abandon, Broker, Complete, Message, Send
+from redrive.broker.headers import RECOVERY_TAG
 from redrive.clock import utc
 from redrive.engines.sql.recovery.ledger import SqlLedger
 from redrive.engines.sqlite import SqliteEngine
 from redrive.errors import OperationConflict
 from redrive.recovery import LaneSettings, Recovery, ServiceSettings, Status, Transform
 from redrive.testing import ManualClock
-from redrive.worker.confirmation import RECOVERY_TAG, confirmation_of
+from redrive.worker.confirmation import confirmation_of
 
 QUEUES = ("a", "b")
 STEPS = dict(

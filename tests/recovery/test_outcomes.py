@@ -6,10 +6,11 @@ import asyncio
 import pytest
 
 from redrive.broker import Message
+from redrive.broker.rules import CONFIRMATIONS
 from redrive.clock import utc
 from redrive.recovery import MessageRecovered, Outcome, Status
 from redrive.worker import BlockingContext, Context
-from redrive.worker.confirmation import CONFIRMATIONS, confirmation_of
+from redrive.worker.confirmation import confirmation_of
 
 
 async def until_handled(process, seen, number=1):

@@ -6,11 +6,12 @@ import asyncio
 import pytest
 
 from redrive.broker import Message
+from redrive.broker.rules import CONFIRMATIONS
 from redrive.errors import EngineUnavailable
 from redrive.recovery import RecoveryFault, Status
 from redrive.recovery.own_queues import PAGE_BYTES
 from redrive.recovery.states import OperationEvent
-from redrive.worker.confirmation import CONFIRMATIONS, confirmation_of
+from redrive.worker.confirmation import confirmation_of
 from tests.recovery.sites import Crash
 
 STAGING = "redrive.staging/orders"

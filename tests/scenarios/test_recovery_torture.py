@@ -17,9 +17,8 @@ import pytest
 
 import redrive
 from redrive.broker import Message
+from redrive.broker.rules import CONFIRMATIONS, STAGING_QUEUES
 from redrive.recovery import OperationState
-from redrive.recovery.staged_copy import STAGING_QUEUE
-from redrive.worker.confirmation import CONFIRMATIONS
 from tests.patience import PATIENCE_S
 from tests.scenarios.recovery_actors import DESTINATIONS, NEXT, is_to_fail
 from tests.scenarios.sites import PostgresSite, SqliteSite
@@ -159,7 +158,7 @@ def test_every_message_is_recovered_exactly_once_whoever_is_killed(stage, messag
     assert operation.progress.succeeded == operation.progress.forwarded == operation.progress.total == messages
     assert resolved == messages
     assert operation.batches_left == 0
-    left = {each.name: each for each in queues if each.name.startswith(STAGING_QUEUE)}
+    left = {each.name: each for each in queues if each.name.startswith(STAGING_QUEUES)}
     assert len(left) == len(DESTINATIONS)
     assert not any(each.ready + each.locked + each.dead for each in left.values()), left
 

@@ -2,8 +2,9 @@
 """From a decision to effects."""
 
 from redrive.broker import Abandon, Complete, DeadLetter, Lock, Message, Send
+from redrive.broker.headers import DELAYED_RETRIES, EARLIER_DELIVERIES
 from redrive.worker import Discard, HandlerFailure, MoveToError, RedeliverLater, RedeliverNow
-from redrive.worker.recoverability import DELAYED_RETRIES, EARLIER_DELIVERIES, failure_headers
+from redrive.worker.recoverability import failure_headers
 from redrive.worker.settlement import effects_of
 
 LOCK = Lock("orders", 7, 42)

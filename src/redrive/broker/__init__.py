@@ -4,7 +4,7 @@
 Peek-lock queues: a received message is locked, not gone. Settle it, or it is delivered again.
 """
 
-from redrive.broker import views
+from redrive.broker import headers, views
 from redrive.broker.blocking import BlockingBroker, BlockingDelivery, BlockingSession
 from redrive.broker.broker import Broker, Payload
 from redrive.broker.bulk import Resubmitted, Stayed
@@ -23,7 +23,7 @@ from redrive.broker.effects import (
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Lock, Message, Received
 from redrive.broker.port import Capabilities, Engine, QueueInfo, Upkeep
-from redrive.broker.rules import dead_letter_queue
+from redrive.broker.rules import dead_letter_queue, source_queue
 from redrive.broker.session import Session
 from redrive.broker.settings import QueueSettings
 
@@ -57,5 +57,7 @@ __all__ = [
     "Stayed",
     "Upkeep",
     "dead_letter_queue",
+    "headers",
+    "source_queue",
     "views",
 ]

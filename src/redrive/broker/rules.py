@@ -11,6 +11,15 @@ _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 DEAD_LETTER_SUFFIX: Final = "/$dead"
 """A queue's dead letters are the queue of the same name with this behind it."""
 
+CONFIRMATIONS: Final = "redrive.confirmations"
+"""The queue that confirmations go to. No header names it: a message must not choose where a worker sends."""
+
+RECOVERY_HINTS: Final = "redrive.recovery"
+"""A message to this queue wakes every process that waits for recovery's work. Nothing depends on it."""
+
+STAGING_QUEUES: Final = "redrive.staging/"
+"""How the names of recovery's staging queues begin; the destination follows."""
+
 MAX_DELIVERY_COUNT_EXCEEDED: Final = "MaxDeliveryCountExceeded"
 TTL_EXPIRED: Final = "TTLExpiredException"
 EXPIRED_TEXT: Final = "its time to live was over before it was received"
@@ -34,6 +43,11 @@ def is_dead_letter_queue(queue: str) -> bool:
 def source_queue(queue: str) -> str:
     """Return the queue whose dead letters these are; a queue that is no dead-letter queue is its own."""
     return queue.removesuffix(DEAD_LETTER_SUFFIX)
+
+
+def staging_queue(destination: str) -> str:
+    """Return the name of the queue in which copies for a destination are staged."""
+    return STAGING_QUEUES + destination
 
 
 def expires_at(enqueued_at: float, message_ttl: float | None, queue_ttl: float | None) -> float | None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import typer
 
-from redrive.broker import Broker, Resubmitted, views
+from redrive.broker import Broker, Resubmitted, dead_letter_queue, views
 from redrive.cli import screen, wording
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.interrupts import Interrupted, first_interrupt
@@ -62,7 +62,7 @@ def _tell_rest(queue: str, rest: Resubmitted) -> None:
     if rest.locked:
         until = "" if rest.locked_until is None else f" until {wording.instant(rest.locked_until)}"
         told = f"{rest.locked:,} {wording.verb(rest.locked, 'is')} locked by somebody{until}; try again then"
-        screen.hint(f"{told}, or see them: redrive peek '{queue}/$dead'", "yellow")
+        screen.hint(f"{told}, or see them: redrive peek '{dead_letter_queue(queue)}'", "yellow")
 
 
 class _Done(NamedTuple):

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from redrive import connect
-from redrive.broker import Broker
+from redrive.broker import Broker, dead_letter_queue
 from redrive.worker import Context, Recoverability, Worker
 
 
@@ -49,7 +49,7 @@ async def _fail(console: Console, broker: Broker) -> None:
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(worker.run(broker))
-        (dead,) = await broker.receive("orders/$dead", wait=30)
+        (dead,) = await broker.receive(dead_letter_queue("orders"), wait=30)
         worker.stop()
     info = dead.dead_letter_info
     console.print(f"    dead letter: {dead.body.decode()} ({info.reason if info else ''})", style="yellow")

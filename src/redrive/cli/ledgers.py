@@ -16,7 +16,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from redrive import connect, connection_url, open_recovery
-from redrive.broker import Broker, dead_letter_queue
+from redrive.broker import Broker, dead_letter_queue, source_queue
 from redrive.cli import screen, wording
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.reaching import complete_queue, missing_file, url_of
@@ -158,7 +158,7 @@ class Desk:
 def unread(desk: Desk, waiting: Mapping[str, int]) -> str:
     """Return a sentence about failures that nobody has read, and the option or command that reads them."""
     here = {queue: many for queue, many in waiting.items() if queue in desk.sources}
-    dead = {queue.removesuffix("/$dead"): many for queue, many in waiting.items() if queue not in desk.sources}
+    dead = {source_queue(queue): many for queue, many in waiting.items() if queue not in desk.sources}
     sentences: list[str] = []
     if many := sum(here.values()):
         them = "it" if many == 1 else "them"

@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+from redrive.broker.headers import OWN_HEADERS
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received, unsealed
 from redrive.broker.settings import QueueSettings
@@ -23,9 +24,6 @@ _instant = lru_cache(maxsize=256)(partial(datetime.fromtimestamp, tz=UTC))
 
 _OpenReceived, _OpenLock = unsealed(Received), unsealed(Lock)
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-OWN_HEADERS = "redrive-"
-"""How the names of the headers begin that Redrive itself adds to a message."""
 
 OWN_HEADERS_BYTES = 131_072
 """What these may take together, where they do not fit into a queue's limit: twice what a failure's have at most."""

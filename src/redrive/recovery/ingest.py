@@ -15,8 +15,15 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from redrive.broker import Abandon, Complete, DeadLetter, Effect, Message, Send, dead_letter_queue
+from redrive.broker.headers import (
+    RECOVERY_DIGEST,
+    RECOVERY_HANDLED_AT,
+    RECOVERY_MESSAGE,
+    RECOVERY_QUEUE,
+    RECOVERY_TAG,
+)
 from redrive.broker.message import Received
-from redrive.broker.rules import source_queue
+from redrive.broker.rules import CONFIRMATIONS, source_queue
 from redrive.errors import LockLost, QueueNotFound, RedriveError
 from redrive.recovery.arrivals import Arrival, Confirmation, Heard, SetAside
 from redrive.recovery.environment import Tools
@@ -27,15 +34,7 @@ from redrive.recovery.identity import failure_id, failure_key
 from redrive.recovery.own_queues import PAGE_BYTES
 from redrive.recovery.tags import read_tag
 from redrive.telemetry import Event
-from redrive.worker.confirmation import (
-    CONFIRMATIONS,
-    RECOVERY_DIGEST,
-    RECOVERY_HANDLED_AT,
-    RECOVERY_MESSAGE,
-    RECOVERY_QUEUE,
-    RECOVERY_TAG,
-    digest_of,
-)
+from redrive.worker.confirmation import digest_of
 
 Classifier: TypeAlias = Callable[[Failure, Message], str | None]
 """Says what a failure has in common with others, in a few words; None: nothing."""

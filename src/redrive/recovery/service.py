@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from redrive.broker import Message, QueueSettings, Send
+from redrive.broker.rules import CONFIRMATIONS, RECOVERY_HINTS, staging_queue
 from redrive.clock import pause
 from redrive.errors import LeaseLost, QueueNotFound, RedriveError, Unavailable
 from redrive.recovery.broken_operations import halt
@@ -26,15 +27,10 @@ from redrive.recovery.leases import Leases
 from redrive.recovery.operation import Verdict, judge
 from redrive.recovery.own_queues import declare_own
 from redrive.recovery.records import Lease
-from redrive.recovery.staged_copy import staging_queue
 from redrive.recovery.staging_queue import LaneSettings
 from redrive.recovery.states import ENDED, OperationEvent, OperationState, Outcome
 from redrive.recovery.transformer import TransformSettings
 from redrive.retry.backoff import exponential, jittered
-from redrive.worker.confirmation import CONFIRMATIONS
-
-WAKE: Final = "redrive.recovery"
-"""A message to this queue wakes every process that waits for work. It is a hint; nothing depends on it."""
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 
@@ -109,7 +105,7 @@ class Service:
         self._is_stopping = False
         self._stopped.clear()
         lock_s = self._settings.lanes.lock_duration  # what a process has in hand when it dies is soon another's
-        for queue in (CONFIRMATIONS, WAKE):
+        for queue in (CONFIRMATIONS, RECOVERY_HINTS):
             await declare_own(self._broker.engine, queue, lock_s)
         for queue in queues:
             await self._broker.engine.declare(queue, QueueSettings(lock_duration=lock_s))
@@ -183,7 +179,7 @@ class Service:
         """Tell every process that there is work."""
         self._woken.set()
         try:
-            await self._broker.engine.apply([Send(WAKE, Message(b"", id=self._tools.new_id(), ttl=60.0))])
+            await self._broker.engine.apply([Send(RECOVERY_HINTS, Message(b"", id=self._tools.new_id(), ttl=60.0))])
         except RedriveError as error:  # it is a hint, and the poll finds the work
             self._report(RecoveryFault.of("waking others", error))
 
@@ -308,7 +304,7 @@ class Service:
     async def _idle(self, seconds: float) -> None:
         """Wait for a hint that there is work, from this process or another."""
         waits: set[asyncio.Future[Any]] = {
-            asyncio.ensure_future(self._broker.engine.wait(WAKE, seconds)),
+            asyncio.ensure_future(self._broker.engine.wait(RECOVERY_HINTS, seconds)),
             asyncio.ensure_future(self._woken.wait()),
         }
         try:
@@ -318,7 +314,7 @@ class Service:
                 each.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
         with suppress(RedriveError):  # it is only a hint
-            await self._broker.engine.lock_next(WAKE, 100, delete=True)
+            await self._broker.engine.lock_next(RECOVERY_HINTS, 100, delete=True)
 
     # --- pieces of work
 

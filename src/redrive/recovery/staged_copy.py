@@ -1,12 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The copies of a failed message on its way back: staged, then forwarded. Pure: no I/O, no clock, no randomness.
-
-============================  =====================================================================================
-``redrive-recovery-tag``      which failed message it is, and which operation sent it; see ``redrive.recovery.tags``
-``redrive-recovery-staging``  while it is staged: the attempt at staging it belongs to
-``redrive-recovery-to``       while it is staged: where it goes
-============================  =====================================================================================
-"""
+"""The copies of a failed message on its way back: staged, then forwarded. Pure: no I/O, no clock, no randomness."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,24 +7,14 @@ from hashlib import blake2b
 from typing import Final
 
 from redrive.broker.effects import Complete, Effect, Send
+from redrive.broker.headers import RECOVERY_STAGING, RECOVERY_TAG, RECOVERY_TO
 from redrive.broker.message import Message, Received
 from redrive.recovery.records import Batch, Staged
 from redrive.recovery.tags import Tag, read_tag, seal
-from redrive.worker.confirmation import RECOVERY_TAG, digest_of
-
-STAGING: Final = "redrive-recovery-staging"
-DESTINATION: Final = "redrive-recovery-to"
-
-STAGING_QUEUE: Final = "redrive.staging/"
-"""A lane's staging queue is called so, and its destination."""
+from redrive.worker.confirmation import digest_of
 
 NOT_STAGED: Final = "it was in the staging queue {queue!r}, and nobody had staged it"
 """Why a message that recovery did not put into a staging queue is set aside."""
-
-
-def staging_queue(lane: str) -> str:
-    """Return the name of a lane's staging queue."""
-    return STAGING_QUEUE + lane
 
 
 def destination_of(staged: Staged, batch: Batch, redirects: Mapping[str, str]) -> str:
@@ -51,7 +34,7 @@ def staged_copy(staged: Staged, batch: Batch, to: str, key: bytes) -> Message:
     message = staged.message
     edited = edited_id(staged.id, batch.operation) if batch.plan.is_edit else None
     # without a time to live: what expires while staged would count as sent
-    copy = message.relabelled({**message.headers, STAGING: batch.staging_id, DESTINATION: to}, edited)
+    copy = message.relabelled({**message.headers, RECOVERY_STAGING: batch.staging_id, RECOVERY_TO: to}, edited)
     tag = seal(Tag(batch.operation, staged.failure, is_edited=batch.plan.is_edit), key, queue=to, message=copy)
     return copy.relabelled({**copy.headers, RECOVERY_TAG: tag})
 
@@ -66,7 +49,7 @@ def forwarded_copy(message: Message) -> Message:
     return message.relabelled({name: value for name, value in message.headers.items() if name not in _STAGED_ONLY})
 
 
-_STAGED_ONLY = (STAGING, DESTINATION)
+_STAGED_ONLY = (RECOVERY_STAGING, RECOVERY_TO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +93,19 @@ def sort(page: Sequence[Received], batch: Batch | None, pending: Collection[int]
 
 
 def _tag_of(staged: Received, key: bytes) -> Tag | None:
-    headers, to = staged.headers, staged.headers.get(DESTINATION)
-    if not isinstance(headers.get(STAGING), str) or not isinstance(to, str):
+    headers, to = staged.headers, staged.headers.get(RECOVERY_TO)
+    if not isinstance(headers.get(RECOVERY_STAGING), str) or not isinstance(to, str):
         return None
     return read_tag(headers.get(RECOVERY_TAG), key, queue=to, message_id=staged.id, digest=digest_of(staged.body))
 
 
 def _is_of(batch: Batch | None, staged: Received, tag: Tag) -> bool:
-    return batch is not None and tag.operation == batch.operation and staged.headers[STAGING] == batch.staging_id
+    return (
+        batch is not None and tag.operation == batch.operation and staged.headers[RECOVERY_STAGING] == batch.staging_id
+    )
 
 
 def forwarding(received: Received) -> list[Effect]:
     """Return the effects that forward a copy; sent first, so that nothing is lost where they are not one."""
-    send = Send(str(received.headers[DESTINATION]), forwarded_copy(received.message), even_if_seen=True)
+    send = Send(str(received.headers[RECOVERY_TO]), forwarded_copy(received.message), even_if_seen=True)
     return [send, *(Complete(lock) for lock in (received.lock,) if lock is not None)]

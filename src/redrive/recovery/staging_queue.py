@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from redrive.broker import Abandon, Broker, Complete, Effect, dead_letter_queue
 from redrive.broker.message import Received
+from redrive.broker.rules import staging_queue
 from redrive.errors import LockLost, QueueNotFound
 from redrive.recovery.own_queues import PAGE_BYTES, declare_own
-from redrive.recovery.staged_copy import staging_queue
 
 LONGEST_NAP_S = 1.0
 

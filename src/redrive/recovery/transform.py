@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, fields
 from dataclasses import replace as with_changes
 from typing import Any, Final, TypeAlias
 
+from redrive.broker.headers import OWN_HEADERS
 from redrive.broker.message import Headers, HeaderValue, Message
 from redrive.broker.settings import LARGEST_MESSAGE_BYTES
 from redrive.errors import InvalidMessage, InvalidSetting, TransformFailed
@@ -194,7 +195,7 @@ class Transform:
 
 def is_protected(header: str) -> bool:
     """Whether a header may not be changed, in whatever case it is written."""
-    return header.lower().startswith("redrive-") or header.lower() in _PROTECTED
+    return header.lower().startswith(OWN_HEADERS) or header.lower() in _PROTECTED
 
 
 def diff(before: Message, after: Message) -> list[str]:

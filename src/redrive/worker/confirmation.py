@@ -8,32 +8,20 @@ out of a recovered one, headers and all, confirms nothing. A consumer that is no
 
 from datetime import datetime
 from hashlib import sha256
-from typing import Final
 
 from redrive.broker.effects import Send
+from redrive.broker.headers import (
+    DELAYED_RETRIES,
+    EARLIER_DELIVERIES,
+    RECOVERY,
+    RECOVERY_DIGEST,
+    RECOVERY_HANDLED_AT,
+    RECOVERY_MESSAGE,
+    RECOVERY_QUEUE,
+    RECOVERY_TAG,
+)
 from redrive.broker.message import Headers, Message
-from redrive.broker.rules import source_queue
-from redrive.worker.recoverability import DELAYED_RETRIES, EARLIER_DELIVERIES
-
-RECOVERY: Final = "redrive-recovery-"
-
-RECOVERY_TAG: Final = "redrive-recovery-tag"
-"""On a recovered copy and on its confirmation: which failed message of which operation it is."""
-
-RECOVERY_QUEUE: Final = "redrive-recovery-queue"
-"""On the confirmation: the queue that the copy was received from."""
-
-RECOVERY_MESSAGE: Final = "redrive-recovery-message"
-"""On the confirmation: the copy's message id."""
-
-RECOVERY_DIGEST: Final = "redrive-recovery-digest"
-"""On the confirmation: the SHA-256 of the copy's body, in hexadecimal."""
-
-RECOVERY_HANDLED_AT: Final = "redrive-recovery-handled-at"
-"""On the confirmation: when the copy was handled, in ISO 8601."""
-
-CONFIRMATIONS: Final = "redrive.confirmations"
-"""The queue that confirmations go to. No header names it: a message must not choose where a worker sends."""
+from redrive.broker.rules import CONFIRMATIONS, source_queue
 
 
 def digest_of(body: bytes) -> str:

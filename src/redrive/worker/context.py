@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 from redrive import duration, instant
 from redrive.broker import Abandon, Broker, Complete, DeadLetter, Defer, Effect, Message, Payload, Send
+from redrive.broker.headers import DELAYED_RETRIES
 from redrive.broker.message import Headers
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, UsageError
 from redrive.worker.confirmation import unbound
 from redrive.worker.held_message import HeldMessage
-from redrive.worker.recoverability import DELAYED_RETRIES, counter
+from redrive.worker.recoverability import counter
 from redrive.worker.settler import OwnSql, Settler
 
 T = TypeVar("T")

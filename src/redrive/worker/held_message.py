@@ -4,8 +4,9 @@
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from redrive.broker import Lock, Received
+from redrive.broker.headers import EARLIER_DELIVERIES
 from redrive.errors import LockLost, UsageError
-from redrive.worker.recoverability import EARLIER_DELIVERIES, counter
+from redrive.worker.recoverability import counter
 
 if TYPE_CHECKING:
     import asyncio

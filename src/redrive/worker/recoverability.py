@@ -10,29 +10,9 @@ The facts go in as a ``HandlerFailure``, the decision comes out as a value; the 
 
 What will never work, such as a body that cannot be decoded by the worker or by the handler, is moved at once.
 
-A message keeps its id, body and headers all the way. While it is being redelivered it carries two headers more:
-
-================================  ======================================================================
-``redrive-delayed-retries``       how many delayed redeliveries it has had
-``redrive-earlier-deliveries``    how often it was delivered before the last of them
-================================  ======================================================================
-
-When it is moved they make room for these, so that sending it again begins anew:
-
-====================================  ==================================================================
-``redrive-failed-queue``              the queue it failed in
-``redrive-failed-at``                 when it failed for the last time, ISO 8601 in UTC
-``redrive-failed-reason``             why it was moved: ``MaxDelayedRetries``, ``MaxImmediateRetries``,
-                                      ``Poison``, or what your own decision said
-``redrive-failed-exception-type``     the exception's class, with its module
-``redrive-failed-exception-message``  what it said, at most 1,000 characters
-``redrive-failed-exception-source``   where it was raised: module, function and line
-``redrive-failed-stack-trace``        the traceback with all causes, at most 8,000 characters
-``redrive-failed-immediate-retries``  how many redeliveries came at once
-``redrive-failed-delayed-retries``    how many came after a delay
-``redrive-failed-host``               the machine
-``redrive-failed-worker``             the worker's name
-====================================  ==================================================================
+A message keeps its id, body and headers all the way. What is known of its failures is in headers of Redrive's own, see
+``redrive.broker.headers``: counters while it is being redelivered; when it is moved they make room for the failure, so
+that sending it again begins anew.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -41,6 +21,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 from redrive import duration, number
+from redrive.broker.headers import (
+    DELAYED_RETRIES,
+    EARLIER_DELIVERIES,
+    FAILED_AT,
+    FAILED_DELAYED_RETRIES,
+    FAILED_EXCEPTION_MESSAGE,
+    FAILED_EXCEPTION_SOURCE,
+    FAILED_EXCEPTION_TYPE,
+    FAILED_HOST,
+    FAILED_IMMEDIATE_RETRIES,
+    FAILED_QUEUE,
+    FAILED_REASON,
+    FAILED_STACK_TRACE,
+    FAILED_WORKER,
+)
 from redrive.broker.message import Headers, HeaderValue, Message
 from redrive.errors import InvalidPayload, InvalidSetting
 from redrive.printable import class_name
@@ -49,10 +44,6 @@ from redrive.worker.bad_bodies import blames_body
 
 Classification: TypeAlias = Literal["retry", "delay", "poison", "ignore"]
 """``retry``: the whole path; ``delay``: none at once; ``poison``: moved at once; ``ignore``: completed."""
-
-DELAYED_RETRIES: Final = "redrive-delayed-retries"
-EARLIER_DELIVERIES: Final = "redrive-earlier-deliveries"
-FAILED: Final = "redrive-failed-"
 
 MAX_DELAYED_RETRIES: Final = "MaxDelayedRetries"
 MAX_IMMEDIATE_RETRIES: Final = "MaxImmediateRetries"
@@ -247,20 +238,21 @@ def postponing_headers(failure: HandlerFailure) -> dict[str, HeaderValue]:
 
 def failure_headers(failure: HandlerFailure, reason: str) -> dict[str, HeaderValue]:
     """Return the headers that a message is moved with; None stands for one that is removed."""
-    told: dict[str, HeaderValue] = {
-        "queue": failure.queue,
-        "at": failure.failed_at.isoformat(),
-        "reason": printable(reason),
-        "exception-type": failure.exception_type,
-        "exception-message": failure.exception_message,
-        "exception-source": failure.source,
-        "stack-trace": shortened(failure.stack_trace, _LONGEST_TRACE),
-        "immediate-retries": max(0, failure.attempt - 1 - failure.delayed_retries),
-        "delayed-retries": failure.delayed_retries,
-        "host": failure.host,
-        "worker": failure.worker,
+    return {
+        DELAYED_RETRIES: None,
+        EARLIER_DELIVERIES: None,
+        FAILED_QUEUE: failure.queue,
+        FAILED_AT: failure.failed_at.isoformat(),
+        FAILED_REASON: printable(reason),
+        FAILED_EXCEPTION_TYPE: failure.exception_type,
+        FAILED_EXCEPTION_MESSAGE: failure.exception_message,
+        FAILED_EXCEPTION_SOURCE: failure.source,
+        FAILED_STACK_TRACE: shortened(failure.stack_trace, _LONGEST_TRACE),
+        FAILED_IMMEDIATE_RETRIES: max(0, failure.attempt - 1 - failure.delayed_retries),
+        FAILED_DELAYED_RETRIES: failure.delayed_retries,
+        FAILED_HOST: failure.host,
+        FAILED_WORKER: failure.worker,
     }
-    return {DELAYED_RETRIES: None, EARLIER_DELIVERIES: None} | {FAILED + name: value for name, value in told.items()}
 
 
 def counter(headers: Headers, name: str) -> int:

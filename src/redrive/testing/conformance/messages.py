@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from redrive.broker import Abandon, Complete, DeadLetter, Defer, Engine, Message, Send
+from redrive.broker.headers import FAILED_STACK_TRACE, OWN_HEADERS, RECOVERY_TAG
 from redrive.broker.message import HeaderValue
 from redrive.errors import InvalidMessage, MessageTooLarge
 from redrive.testing.conformance.fixtures import EngineFixtures
@@ -154,7 +155,7 @@ class MessageBehaviours(EngineFixtures):
         await declare(engine, max_message_bytes=1_000)
         size = 1_000 - (len('{"headers":{"theirs":"ü"}}'.encode()) if own else 0)
         await engine.apply([Send(ORDERS, message(b"x" * size, headers=own))])
-        added = {"redrive-failed-stack-trace": "\x01" * 8_000, "redrive-recovery-id": "a" * 32}
+        added = {FAILED_STACK_TRACE: "\x01" * 8_000, RECOVERY_TAG: "a" * 32}
         await engine.apply([DeadLetter(lock_of(await lock_one(engine)), "x", headers=added)])
         dead = await lock_one(engine, DEAD)
         await engine.apply([Complete(lock_of(dead)), Send(ORDERS, dead.message)])
@@ -167,7 +168,7 @@ class MessageBehaviours(EngineFixtures):
 
     async def test_what_redrive_adds_has_a_limit_of_its_own(self, engine: Engine) -> None:
         await declare(engine, max_message_bytes=1_000)
-        smuggled = {f"redrive-{number}": "x" * 1_000 for number in range(200)}
+        smuggled = {f"{OWN_HEADERS}{number}": "x" * 1_000 for number in range(200)}
         await refused(engine, Send(ORDERS, message(b"x", headers=smuggled)), error=InvalidMessage)
         await update(engine, max_message_bytes=MIB)
         await engine.apply([Send(ORDERS, message(b"x", headers=smuggled))])

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""The names of Redrive's headers and queues are spelled in one file each, and the reference has all of them."""
+
+import ast
+from pathlib import Path
+
+from redrive.broker import headers, rules
+from tools.header_table import PAGE, sections, with_tables
+
+SRC = Path(__file__).parents[2] / "src" / "redrive"
+NAMES_OF_TASKS = {"Thread", "ThreadPoolExecutor", "Threads", "TemporaryDirectory", "create_task"}
+"""What these are called begins with ``redrive-`` too, and is no header."""
+
+
+def strings(tree, *, but_of=frozenset()):
+    """Yield the strings that code uses: neither docstrings and help texts, nor arguments of some functions."""
+    prose = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        named = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if named in but_of:
+            prose |= set(ast.walk(call))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in prose:
+            yield node.value
+
+
+def spelled(home, is_name, but_of=frozenset()):
+    """Return where a name is spelled that only one file may spell."""
+    return [
+        f"{path.relative_to(SRC)}: {text!r}"
+        for path in sorted(SRC.rglob("*.py"))
+        if path != SRC / home
+        for text in strings(ast.parse(path.read_text()), but_of=but_of)
+        if is_name(text)
+    ]
+
+
+def test_only_one_file_spells_headers():
+    assert spelled("broker/headers.py", lambda text: text.startswith("redrive-"), NAMES_OF_TASKS) == []
+
+
+def test_only_one_file_spells_queues():
+    queues = (rules.CONFIRMATIONS, rules.STAGING_QUEUES)
+    assert spelled("broker/rules.py", lambda text: text.startswith(queues) or text == rules.RECOVERY_HINTS) == []
+    assert spelled("broker/rules.py", lambda text: rules.DEAD_LETTER_SUFFIX in text and "\n" not in text) == []
+
+
+def test_every_header_has_a_name_of_its_own_and_a_place_in_the_reference():
+    prefixes = {headers.OWN_HEADERS, headers.FAILED, headers.RECOVERY}
+    names = [value for name, value in vars(headers).items() if name.isupper() and value not in prefixes]
+    assert sorted(names) == sorted(set(names))
+    assert sorted(names) == sorted(name for section in sections().values() for name in section)
+    assert all(name.startswith(headers.OWN_HEADERS) for name in names)
+    assert PAGE.read_text() == with_tables(PAGE.read_text()), "run: python -m tools.header_table"
