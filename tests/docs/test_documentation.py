@@ -8,6 +8,7 @@ How a page says what to do with a block, in the words after its opening fence:
 - ``python continues`` and ``sh continues`` go on where the block before stopped, with the same names and files.
 - ``python postgres`` has an empty PostgreSQL database, and so have those that continue it: ``DATABASE_URL`` says where.
   An example that reads that variable has one too.
+- ``python pytest`` holds tests, and pytest runs them.
 - ``sh no-run`` is for other commands, such as ``pip install``.
 - ``toml`` and ``xml`` that define policies are loaded.
 """
@@ -30,7 +31,8 @@ from tests.postgres.fixtures import names
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 STEPS = {"python", "python postgres", "python continues", "sh", "sh continues"}
-RUN = STEPS | {"toml", "xml"}
+TESTS = "python pytest"
+RUN = STEPS | {TESTS, "toml", "xml"}
 SHOWN = {"text", "sh no-run", "sql", "ini", "json", "mermaid"}
 DATABASE = "DATABASE_URL"
 
@@ -150,6 +152,19 @@ def test_a_page_whose_pieces_go_on_from_one_another_says_so(page):
     """The word after the fence is invisible to a reader."""
     continues = any(block.page == page and block.info == "python continues" for block in BLOCKS)
     assert not continues or "one Python session" in " ".join(page.read_text().split())
+
+
+@pytest.mark.parametrize(
+    "page", sorted({block.page for block in BLOCKS if block.info == TESTS}), ids=lambda page: page.name
+)
+def test_tests_on_a_page_pass(page, tmp_path):
+    found = [block for block in BLOCKS if block.page == page and block.info == TESTS]
+    for block in found:
+        (tmp_path / f"test_line_{block.line}.py").write_text(block.text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", tmp_path]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert f"{len(found)} passed" in ran.stdout, "each block holds one test"
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if defines_policies(block)], ids=str)

@@ -1,6 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""What your tests need to run without waiting: a clock you move yourself, and a switch for all sleeping."""
-
-from redrive.testing.manual_clock import ManualClock, no_sleep
+"""What your tests need to run without waiting: a clock you move, a switch for all sleeping, pytest fixtures."""
 
 __all__ = ["ManualClock", "no_sleep"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from redrive.testing.manual_clock import ManualClock, no_sleep
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> object:
+    # lazily: pytest imports this package at every start, for the plugin beside it
+    if name in __all__:
+        from redrive.testing import manual_clock
+
+        return getattr(manual_clock, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
