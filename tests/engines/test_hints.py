@@ -21,11 +21,13 @@ class World:
         self.next_due = None
         self.hints = Hints(self.clock, self.look, 0.1)
 
-    async def look(self, _queues):
+    async def look(self, queues):
         self.looks += 1
-        found = self.finds.pop(0) if self.finds else False
+        found = self.finds.pop(0) if self.finds else []
         if isinstance(found, Exception):
             raise found
+        if self.next_due is not None and self.next_due <= self.clock.time():
+            found, self.next_due = queues, None
         return found, self.next_due
 
     async def turns(self):
@@ -65,11 +67,11 @@ async def test_waiting_ends_with_its_time(world):
     assert waiting.done()
 
 
-async def test_a_change_by_another_process_wakes_everybody_soon(world):
-    waiting = [await world.waiting(), await world.waiting("billing")]
-    world.finds = [True]
+async def test_what_another_process_sends_wakes_the_receivers_of_that_queue_soon(world):
+    orders, billing = await world.waiting(), await world.waiting("billing")
+    world.finds = [["billing"]]
     await world.pass_time(0.2)
-    assert all(each.done() for each in waiting)
+    assert (orders.done(), billing.done()) == (False, True)
 
 
 async def test_what_comes_due_wakes_on_time(world):
@@ -93,7 +95,7 @@ async def test_nobody_looks_while_nobody_waits(world):
 
 
 async def test_a_look_that_fails_is_not_the_last(world):
-    world.finds = [EngineUnavailable("for a moment"), EngineUnavailable("and again"), True]
+    world.finds = [EngineUnavailable("for a moment"), EngineUnavailable("and again"), ["orders"]]
     waiting = await world.waiting()
     assert not waiting.done()
     await world.pass_time(1)
@@ -138,7 +140,7 @@ async def test_hints_that_were_closed_can_be_waited_for_again(world):
     await world.waiting()
     await world.hints.close()
     world.hints.open()
-    world.finds = [False, True]
+    world.finds = [[], ["orders"]]
     waiting = await world.waiting()
     await world.pass_time(1)
     assert waiting.done()

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The rules that every engine keeps: names of queues, dead letters, expiry, deliveries. Pure: no I/O, no clock."""
 
+import math
 from typing import Final
 
 from redrive.errors import InvalidSetting
 
 _LONGEST_NAME = 260
+_SHORTEST_WAIT_S = 0.01
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/")
 
 DEAD_LETTER_SUFFIX: Final = "/$dead"
@@ -59,6 +61,11 @@ def expires_at(enqueued_at: float, message_ttl: float | None, queue_ttl: float |
 def has_had_its_deliveries(delivery_count: int, max_delivery_count: int) -> bool:
     """Say whether the next delivery would be one too many."""
     return delivery_count >= max_delivery_count
+
+
+def longest_wait_s(auto_delete_on_idle: float | None) -> float:
+    """Return how long a receiver may wait without asking again: only asking counts as use of an idle queue."""
+    return math.inf if auto_delete_on_idle is None else max(_SHORTEST_WAIT_S, auto_delete_on_idle / 2)
 
 
 def check_queue_name(name: str) -> str:

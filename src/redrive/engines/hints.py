@@ -6,7 +6,7 @@ A hint may be late or wrong; whatever is due is found by asking the database. No
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from redrive.clock import Clock, pause
 from redrive.errors import RedriveError
@@ -19,13 +19,17 @@ class Hints:
 
     Args:
         clock: what they wait by.
-        look: says whether another process may have changed anything in these queues since it was last asked, and when
-            the next lock ends or scheduled message comes due.
+        look: returns those of the waiting queues in which a receiver may find something now, and when the next lock
+            ends or scheduled message comes due. It wakes only receivers that have a reason to ask: with a thousand
+            queues, waking all of them for one message would keep a core busy.
         every: how many seconds a change by another process may go unseen.
     """
 
     def __init__(
-        self, clock: Clock, look: Callable[[Sequence[str]], Awaitable[tuple[bool, float | None]]], every: float
+        self,
+        clock: Clock,
+        look: Callable[[Sequence[str]], Awaitable[tuple[Collection[str], float | None]]],
+        every: float,
     ) -> None:
         self._clock = clock
         self._look = look
@@ -92,10 +96,9 @@ class Hints:
         while True:
             queues = list(self._waiting)
             try:
-                has_changed, next_due = await self._look(queues)
-            except RedriveError:  # whoever asks next hears of it; waking everybody again and again would help nobody
-                has_changed, next_due = False, None
-            now = self._clock.time()
-            if has_changed or (next_due is not None and next_due <= now):
-                self.wake(queues)
-            await pause(self._clock, min(self._every, max(0.001, (next_due or math.inf) - now)))
+                found, next_due = await self._look(queues)
+            except RedriveError:  # the next receive reports it; waking all receivers again and again would not help
+                found, next_due = (), None
+            self.wake(found)
+            left = math.inf if next_due is None else next_due - self._clock.time()
+            await pause(self._clock, min(self._every, max(0.001, left)))

@@ -17,7 +17,7 @@ from redrive.worker.reporter import Reporter
 from redrive.worker.store_errors import Faults
 
 _MOST_AT_ONCE = 1_000
-_IDLE_S = 10.0
+_IDLE_S = 60.0
 """How long to wait for a hint before asking all the same. Hints come at once; this is the safety net."""
 
 

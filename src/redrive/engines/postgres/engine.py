@@ -341,11 +341,11 @@ class PostgresEngine:
         return done
 
     async def wait(self, queue: str, seconds: float) -> None:
-        """Wait for a hint that something may be ready."""
+        """Wait for a hint that something may be ready; not so long that an idle queue could be deleted meanwhile."""
         check_findable(queue)
         self._database.check_loop()
         self._listener.listen()
-        await self._hints.wait(queue, seconds)
+        await self._hints.wait(queue, min(seconds, self._queues.longest_wait_s(queue)))
 
     async def run(self, script: Callable[[float], Script[T]]) -> T:
         """Run a script of statements in a transaction."""
@@ -424,17 +424,18 @@ class PostgresEngine:
 
     # --- waiting
 
-    async def _look(self, queues: Sequence[str]) -> tuple[bool, float | None]:
-        """Say when the next message comes due; whether others have changed anything is only known by asking."""
+    async def _look(self, queues: Sequence[str]) -> tuple[Sequence[str], float | None]:
+        """Look what is there for receivers that wait for some queues: a notification may have been lost."""
         began = self._clock.time()  # what is left is left from then on: later it would be less, and found too late
         # finished even if nobody waits any more: a statement that is broken off costs its connection
-        reading = self._finished(self._database.read(_NEXT_DUE, list(queues), self._database.now))
-        ((left,),) = await asyncio.shield(reading)
-        # whoever is woken looks, and waits again: to say so each time would let him look all the time
-        is_time = self._clock.monotonic() - self._looked_at >= _LOOK_EVERY_S
-        if is_time:
+        reading = self._finished(self._database.read(_TO_RECEIVE, list(queues), self._database.now))
+        ((ready, due, left),) = await asyncio.shield(reading)
+        # a receiver that finds nothing all the same waits again: without a pause it would ask all the time
+        if self._clock.monotonic() - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = self._clock.monotonic()
-        return is_time, None if left is None else began + left
+        else:
+            ready = None
+        return [*(ready or ()), *(due or ())], None if left is None else began + left
 
 
 def _check_schema(schema: str) -> None:
@@ -461,12 +462,19 @@ SELECT octet_length(n.body) + coalesce(octet_length(n.properties), 0) FROM @.que
 WHERE q.name = $1
 """
 
-_NEXT_DUE = """
-SELECT min(d.due) - @.instant($2) FROM @.queues q,
-    LATERAL ((SELECT m.due FROM @.messages m WHERE m.queue = q.id AND m.state = 1 ORDER BY m.due LIMIT 1)
-        UNION ALL
-        (SELECT m.due FROM @.messages m WHERE m.queue = q.id AND m.state IN (2, 4) ORDER BY m.due LIMIT 1)) d
-WHERE q.name = ANY ($1)
+# The queues in which there is something to receive, or which are gone; those in which something has come due; and the
+# seconds until the next message comes due.
+_TO_RECEIVE = """
+SELECT array_agg(w.name) FILTER (WHERE w.is_ready), array_agg(w.name) FILTER (WHERE w.left <= 0),
+    min(w.left) FILTER (WHERE w.left > 0)
+FROM (
+    SELECT n.name, q.id IS NULL OR EXISTS (SELECT FROM @.messages m WHERE m.queue = q.id AND m.state = 0) AS is_ready,
+        least(
+            (SELECT m.due FROM @.messages m WHERE m.queue = q.id AND m.state = 1 ORDER BY m.due LIMIT 1),
+            (SELECT m.due FROM @.messages m WHERE m.queue = q.id AND m.state IN (2, 4) ORDER BY m.due LIMIT 1)
+        ) - @.instant($2) AS left
+    FROM unnest($1::text[]) AS n (name) LEFT JOIN @.queues q ON q.name = n.name
+) w
 """
 
 _INSPECT = """

@@ -63,6 +63,11 @@ class Queues:
         """Say whether a queue was there when it was read."""
         return name in self._by_name
 
+    def longest_wait_s(self, name: str) -> float:
+        """Return how long a receiver may wait without asking again."""
+        queue = self._by_name.get(name)
+        return math.inf if queue is None else rules.longest_wait_s(queue.settings.auto_delete_on_idle)
+
     def forget(self, names: Iterable[str]) -> None:
         """Read them again when somebody needs them."""
         for name in names:

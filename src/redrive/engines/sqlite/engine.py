@@ -415,10 +415,10 @@ class SqliteEngine:
         if not giving.cancelled():
             giving.exception()  # whoever asks next hears of it, and the lock ends by itself
 
-    async def _look(self, _queues: Sequence[str]) -> tuple[bool, float | None]:
-        version, next_due = await self._read(_glance)
-        has_changed, self._seen_version = version != self._seen_version, version
-        return has_changed, next_due
+    async def _look(self, queues: Sequence[str]) -> tuple[Sequence[str], float | None]:
+        seen, now = self._seen_version, self._clock.time()
+        self._seen_version, found, next_due = await self._read(lambda reader: _glance(reader, queues, seen, now))
+        return found, next_due
 
 
 def _checked_path(path: str | Path) -> str:
@@ -449,11 +449,30 @@ def _in_one_view(reader: sqlite3.Connection, read: Callable[[sqlite3.Connection]
             reader.execute("ROLLBACK")
 
 
-def _glance(reader: sqlite3.Connection) -> tuple[int, float | None]:
-    """Return a number that changes when another connection commits, and when the next message comes due."""
+_TO_RECEIVE = """
+SELECT waiting.value FROM json_each(?) AS waiting LEFT JOIN queues q ON q.name = waiting.value
+WHERE q.id IS NULL
+    OR EXISTS (SELECT 1 FROM messages m WHERE m.queue = q.id AND m.state = 0)
+    OR q.id IN (SELECT queue FROM messages WHERE due <= ? ORDER BY due LIMIT 1000)
+"""
+
+
+def _glance(
+    reader: sqlite3.Connection, queues: Sequence[str], seen: int, now: float
+) -> tuple[int, Sequence[str], float | None]:
+    """Look what is there for receivers that wait for some queues.
+
+    Returns:
+        A number that changes when another connection commits; the queues in which there is something to receive, or
+        which are gone, if that number has changed or something has come due; and when the next message comes due.
+    """
     version = reader.execute("PRAGMA data_version").fetchone()[0]
-    due = reader.execute("SELECT due FROM messages WHERE due IS NOT NULL ORDER BY due LIMIT 1").fetchone()
-    return version, due[0] if due else None
+    is_due = reader.execute("SELECT 1 FROM messages WHERE due <= ? LIMIT 1", (now,)).fetchone() is not None
+    following = reader.execute("SELECT due FROM messages WHERE due > ? ORDER BY due LIMIT 1", (now,)).fetchone()
+    found: Sequence[str] = ()
+    if is_due or version != seen:
+        found = [name for (name,) in reader.execute(_TO_RECEIVE, (json.dumps(queues), now))]
+    return version, found, following[0] if following else None
 
 
 def _upkeep(store: Store, now: float, limit: int, waited_for: Sequence[str]) -> Upkeep:

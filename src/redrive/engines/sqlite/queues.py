@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
+from redrive.broker import rules
 from redrive.broker.arguments import similar
 from redrive.broker.rules import dead_letter_queue, is_dead_letter_queue
 from redrive.broker.settings import QueueSettings
@@ -16,7 +17,6 @@ from redrive.errors import InvalidSetting, QueueNotFound
 _USE_GRANULARITY_S = 1.0
 """How exactly a queue's last use is stored; writing it with every message would cost a fifth of a send."""
 
-_SHORTEST_WAIT_S = 0.01
 _MOST_TO_COMPARE = 1_000
 """With how many names one that is not there is compared."""
 
@@ -48,7 +48,7 @@ class QueueRow:
     def __post_init__(self) -> None:
         idle = self.settings.auto_delete_on_idle
         self.use_granularity_s = _USE_GRANULARITY_S if idle is None else min(_USE_GRANULARITY_S, idle / 10)
-        self.longest_wait_s = math.inf if idle is None else max(_SHORTEST_WAIT_S, idle / 2)
+        self.longest_wait_s = rules.longest_wait_s(idle)
         self.is_plain = self.settings.default_ttl is None and not self.settings.requires_session
 
 
