@@ -14,13 +14,16 @@ from typing import NamedTuple
 from redrive.broker.lifecycle import TRANSITIONS, End, State
 from redrive.recovery.states import (
     BATCHES,
+    ENDED,
+    FIRST_BATCH_STATE,
+    FIRST_OPERATION_STATE,
+    FIRST_OUTCOME,
+    FIRST_STATUS,
     MESSAGES,
     OPERATIONS,
     PARTS,
     BatchState,
-    OperationState,
     Outcome,
-    Status,
 )
 
 EXPLANATION = Path(__file__).parents[1] / "docs" / "explanation"
@@ -34,14 +37,14 @@ class Drawing(NamedTuple):
         page: the page.
         name: the name in its marks.
         table: the table.
-        begins: how it begins: the first state, and what leads there.
+        begins: how it begins: the first states, by what leads there.
         ends: the states in which it ends.
     """
 
     page: Path
     name: str
     table: Mapping[tuple[Enum, Enum], Enum]
-    begins: tuple[tuple[Enum, str], ...]
+    begins: Mapping[Enum, Enum] | Mapping[str, Enum]
     ends: tuple[Enum, ...]
 
     @property
@@ -51,27 +54,17 @@ class Drawing(NamedTuple):
 
 
 DRAWINGS = (
-    Drawing(LIFE, "lifecycle", TRANSITIONS, ((State.READY, "send"), (State.SCHEDULED, "schedule")), (End.GONE,)),
-    Drawing(RECOVERY, "message", MESSAGES, ((Status.UNRESOLVED, "fails"),), ()),
+    Drawing(LIFE, "lifecycle", TRANSITIONS, {"send": State.READY, "schedule": State.SCHEDULED}, (End.GONE,)),
+    Drawing(RECOVERY, "message", MESSAGES, FIRST_STATUS, ()),
     Drawing(
         RECOVERY,
         "part",
         PARTS,
-        ((Outcome.PENDING, "is claimed"), (Outcome.SKIPPED, "another operation has it")),
+        FIRST_OUTCOME,
         tuple(outcome for outcome in Outcome if outcome not in {state for state, _ in PARTS}),
     ),
-    Drawing(RECOVERY, "batch", BATCHES, ((BatchState.MARKING, "is made"),), (BatchState.DONE,)),
-    Drawing(
-        RECOVERY,
-        "operation",
-        OPERATIONS,
-        (
-            (OperationState.RUNNING, "is requested"),
-            (OperationState.SCHEDULED, "is requested for later"),
-            (OperationState.COMPLETED, "finds nothing"),
-        ),
-        (OperationState.CANCELLED, OperationState.COMPLETED),
-    ),
+    Drawing(RECOVERY, "batch", BATCHES, FIRST_BATCH_STATE, (BatchState.DONE,)),
+    Drawing(RECOVERY, "operation", OPERATIONS, FIRST_OPERATION_STATE, ENDED),
 )
 
 
@@ -80,9 +73,13 @@ def diagram(drawing: Drawing) -> str:
     arrows: dict[tuple[Enum, Enum], list[str]] = defaultdict(list)
     for (state, event), after in drawing.table.items():
         arrows[state, after].append(event.value)
-    begin = [f"    [*] --> {name(state)}: {event}" for state, event in drawing.begins]
+    begin = [f"    [*] --> {name(state)}: {_label(event)}" for event, state in drawing.begins.items()]
     lines = [f"    {name(a)} --> {name(b)}: {', '.join(events)}" for (a, b), events in arrows.items()]
     return "\n".join(["stateDiagram-v2", *begin, *lines, *(f"    {name(state)} --> [*]" for state in drawing.ends)])
+
+
+def _label(event: Enum | str) -> str:
+    return event if isinstance(event, str) else str(event.value)
 
 
 def name(state: Enum) -> str:

@@ -7,6 +7,7 @@ from urllib.parse import SplitResult, urlencode
 
 from redrive import connection_url
 from redrive.broker import BlockingBroker, Broker, Engine
+from redrive.broker.port import Database
 from redrive.clock import Clock, system_clock
 from redrive.errors import MissingExtra, UsageError
 from redrive.recovery import Classifier, Recovery, ServiceSettings
@@ -81,8 +82,8 @@ def open_recovery(
 
     if isinstance(broker, BlockingBroker):
         raise UsageError("open_recovery needs the broker of connect(...), inside async with; it has no blocking form")
-    engine: Any = broker.engine if store is None else _engine(store, broker.clock, "store")
-    if not hasattr(engine, "run"):
+    engine = broker.engine if store is None else _engine(store, broker.clock, "store")
+    if not isinstance(engine, Database):
         problem = "must be given: this broker's engine is no database; "
         raise connection_url.wrong("store", store, problem + connection_url.FORMS)
     return Recovery(

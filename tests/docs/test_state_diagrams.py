@@ -27,7 +27,7 @@ def test_every_transition_is_drawn(drawing):
 
 @each_drawing
 def test_every_state_can_be_reached(drawing):
-    reached = {state for state, _ in drawing.begins}
+    reached = set(drawing.begins.values())
     while grown := {after for (state, _), after in drawing.table.items() if state in reached} - reached:
         reached |= grown
     assert reached == {state for pair in drawing.table.items() for state in (pair[0][0], pair[1])} | reached

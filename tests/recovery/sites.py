@@ -159,7 +159,7 @@ class Process:
         if site.store is not site.queues:
             ledger = SqlLedger(site.store.engine(site.clock))
         self.raw_ledger = ledger
-        self._engines = {self._raw, ledger._engine}
+        self._engines = {self._raw, ledger.database}
         for engine in self._engines:
             engine._hints._look = self._counted(engine._hints._look)
         self.engine = Wire(self, "engine", self._raw)
@@ -332,10 +332,10 @@ class Process:
     async def sql(self, text, *values):
         """Change the ledger behind everybody's back, as a fault or a person with a console does."""
 
-        def script(_now):
+        def script():
             return (yield Sql(text, list(values)))
 
-        return await self.raw_ledger._engine.run(script)
+        return await self.raw_ledger.database.run(script)
 
     async def summary(self, id_):
         """Return what lists show of one failed message."""

@@ -124,7 +124,7 @@ def arrival_of(each):
     )
 
 
-def empty(_now):
+def empty():
     """Make the ledger empty."""
     for table in ("failures", "failure_contents", "failure_attempts", "failure_groups", "groups", "parts"):
         yield Sql(f"DELETE FROM @.{table}")  # noqa: S608 - names of ours
@@ -133,7 +133,7 @@ def empty(_now):
 def adjusting(world):
     """Return a script that stores what the ledger's verbs would take many steps for."""
 
-    def adjust(_now):
+    def adjust():
         rows = yield Sql("SELECT id, number FROM @.failure_contents")
         numbers = {row[0]: row[1] for row in rows}
         yield Many(

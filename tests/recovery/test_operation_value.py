@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from redrive.engines.sql import script
+from redrive.engines.sql import runner
 from redrive.recovery import Canary, Status
 from tests.recovery.sites import one_file
 
@@ -22,8 +22,8 @@ def homes(request):
 def statements(monkeypatch):
     """Collect the statements of everything that a test does."""
     seen = set()
-    real = script.sqlite_text
-    monkeypatch.setattr(script, "sqlite_text", lambda text: seen.add(real(text)) or real(text))
+    real = runner.statement
+    monkeypatch.setattr(runner, "statement", lambda *how: seen.add(real(*how)) or real(*how))
     return seen
 
 

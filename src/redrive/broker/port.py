@@ -7,15 +7,17 @@ get out. Time is the engine's own business: locks, due times and expiry are deci
 Pure: no I/O, no clock, no randomness; those who implement it have them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from redrive.broker.effects import Effect, EffectResult, SessionLock
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Lock, Received
 from redrive.broker.settings import QueueSettings
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,4 +174,29 @@ class Engine(Protocol):
 
     async def wait(self, queue: str, seconds: float) -> None:
         """Return when something may be ready in a queue, or after that many seconds. A hint, no promise."""
+        ...
+
+
+@runtime_checkable
+class Database(Protocol):
+    """An engine that is a database: it runs scripts of SQL statements beside its queues.
+
+    A script is a generator that yields statements, is sent their rows, and returns its result. Their language is that
+    of ``redrive.engines.sql.script``.
+    """
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted, and disconnect."""
+        ...
+
+    async def run(self, script: Callable[[], Generator[Any, Any, T]]) -> T:
+        """Run a script in a transaction, durably; it may be begun again."""
+        ...
+
+    async def look(self, script: Callable[[], Generator[Any, Any, T]]) -> T:
+        """Run a script that only reads, all of it as it was at one moment."""
         ...

@@ -9,7 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from redrive.recovery.arrivals import Arrival
-from redrive.recovery.states import MESSAGES, PARTS, SPENT, MessageEvent, Outcome, PartEvent, Status, changed
+from redrive.recovery.states import (
+    FIRST_STATUS,
+    MESSAGES,
+    PARTS,
+    SPENT,
+    MessageEvent,
+    Outcome,
+    PartEvent,
+    Status,
+    changed,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +37,7 @@ class Record:
         outcomes: what has become of it in operations whose copies may have failed.
     """
 
-    status: Status = Status.UNRESOLVED
+    status: Status = FIRST_STATUS[MessageEvent.FAIL_FIRST]
     attempts: int = 0
     first_failed_at: float = 0.0
     failed_at: float = float("-inf")

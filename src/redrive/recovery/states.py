@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Layer 5 as four small tables: a failed message, its part in an operation, a batch, an operation. Pure: no I/O.
 
-Every change that the ledger stores is an event in one of these tables. The engines make their SQL conditions out of
-them, with ``sources`` and ``target``, so what is not in a table cannot be stored; the diagrams in the documentation are
-drawn from them.
+Every change that the ledger stores is an event in one of these tables, and so is every first state. The SQL of the
+engines gets its conditions and its new states from them, so what is not in a table is not stored; the diagrams in the
+documentation are drawn from them.
 
 A message's *claim* is its part in an operation, while that is ``PENDING`` or ``FORWARDED``: one at a time. So a claim
 is never released by a step of its own that could be forgotten: whatever ends the part ends the claim.
@@ -82,6 +82,7 @@ class OperationState(IntEnum):
 class MessageEvent(Enum):
     """What can happen to a failed message."""
 
+    FAIL_FIRST = "fails"
     FAIL = "fails again"
     STAGE = "is staged"
     REVERT = "is not sent after all"
@@ -95,6 +96,7 @@ class MessageEvent(Enum):
 class PartEvent(Enum):
     """What can happen to a message's part in an operation."""
 
+    CLAIM = "is claimed"
     FORWARD = "is forwarded"
     CONFIRM = "succeeds"
     FAIL = "fails again"
@@ -109,6 +111,8 @@ class PartEvent(Enum):
 class BatchEvent(Enum):
     """What can happen to a batch."""
 
+    MAKE = "is made"
+    TAKE_BACK = "takes back what was staged"
     CLAIM = "claims its messages"
     STAGE = "is staged"
     FINISH = "has nothing left to do"
@@ -117,6 +121,9 @@ class BatchEvent(Enum):
 class OperationEvent(Enum):
     """What can happen to an operation."""
 
+    REQUEST = "is requested"
+    REQUEST_LATER = "is requested for later"
+    FIND_NOTHING = "finds nothing"
     COME_DUE = "comes due"
     WATCH = "has sent its canaries"
     APPROVE = "canaries did well"
@@ -133,6 +140,9 @@ E = TypeVar("E", bound=Enum)
 Table: TypeAlias = Mapping[tuple[S, E], S]
 
 _M, _ME = Status, MessageEvent
+FIRST_STATUS: Final[dict[MessageEvent, Status]] = {_ME.FAIL_FIRST: _M.UNRESOLVED}
+"""How the record of a failed message begins."""
+
 MESSAGES: Final[dict[tuple[Status, MessageEvent], Status]] = {
     (_M.UNRESOLVED, _ME.FAIL): _M.UNRESOLVED,
     (_M.UNRESOLVED, _ME.STAGE): _M.RETRY_ISSUED,
@@ -154,6 +164,13 @@ MESSAGES: Final[dict[tuple[Status, MessageEvent], Status]] = {
 """What comes of an event for a failed message. A pair that is not here changes nothing."""
 
 _O, _OE = Outcome, PartEvent
+FIRST_OUTCOME: Final[dict[PartEvent, Outcome]] = {
+    _OE.CLAIM: _O.PENDING,
+    _OE.SKIP: _O.SKIPPED,  # another operation has it, or it has changed since the request
+    _OE.CANCEL: _O.CANCELLED,  # the operation was cancelled before the message's turn
+}
+"""How a message's part in an operation begins, when its turn comes."""
+
 PARTS: Final[dict[tuple[Outcome, PartEvent], Outcome]] = {
     (_O.PENDING, _OE.FORWARD): _O.FORWARDED,
     (_O.PENDING, _OE.CONFIRM): _O.SUCCEEDED,  # the consumer was faster than our own note that it was forwarded
@@ -174,6 +191,12 @@ PARTS: Final[dict[tuple[Outcome, PartEvent], Outcome]] = {
 """What comes of an event for a message's part in an operation. A pair that is not here changes nothing."""
 
 _B, _BE = BatchState, BatchEvent
+FIRST_BATCH_STATE: Final[dict[BatchEvent, BatchState]] = {
+    _BE.MAKE: _B.MARKING,
+    _BE.TAKE_BACK: _B.STAGING,  # of a batch that was being forwarded when its operation was paused
+}
+"""How a batch begins."""
+
 BATCHES: Final[dict[tuple[BatchState, BatchEvent], BatchState]] = {
     (_B.MARKING, _BE.CLAIM): _B.STAGING,
     (_B.MARKING, _BE.FINISH): _B.DONE,
@@ -184,6 +207,13 @@ BATCHES: Final[dict[tuple[BatchState, BatchEvent], BatchState]] = {
 """What comes of an event for a batch. A pair that is not here cannot happen."""
 
 _P, _PE = OperationState, OperationEvent
+FIRST_OPERATION_STATE: Final[dict[OperationEvent, OperationState]] = {
+    _PE.REQUEST: _P.RUNNING,
+    _PE.REQUEST_LATER: _P.SCHEDULED,
+    _PE.FIND_NOTHING: _P.COMPLETED,
+}
+"""How an operation begins."""
+
 OPERATIONS: Final[dict[tuple[OperationState, OperationEvent], OperationState]] = {
     (_P.SCHEDULED, _PE.COME_DUE): _P.RUNNING,
     (_P.SCHEDULED, _PE.PAUSE): _P.PAUSED,
@@ -202,6 +232,9 @@ OPERATIONS: Final[dict[tuple[OperationState, OperationEvent], OperationState]] =
     (_P.CANCELLING, _PE.FINISH): _P.CANCELLED,
 }
 """What comes of an event for an operation. A pair that is not here is refused."""
+
+SETTLED: Final = (Status.RESOLVED, Status.ARCHIVED)
+"""Nothing more is to be done with the message, unless it fails again or is restored."""
 
 CLAIMS: Final = (Outcome.PENDING, Outcome.FORWARDED)
 """While a message's part is one of these, no other operation has it."""

@@ -33,7 +33,9 @@ from redrive.engines.postgres.requests import Groups
 from redrive.engines.postgres.schema import QUOTE, migrate
 from redrive.engines.postgres.store import COLUMNS, Store
 from redrive.engines.postgres.upkeep import Tidying
-from redrive.engines.sql.script import Script, run_postgres
+from redrive.engines.sql.runner import PostgresDriver
+from redrive.engines.sql.runner import run as run_script
+from redrive.engines.sql.script import Script
 from redrive.errors import (
     EngineBusy,
     InvalidSetting,
@@ -347,19 +349,20 @@ class PostgresEngine:
         self._listener.listen()
         await self._hints.wait(queue, min(seconds, self._queues.longest_wait_s(queue)))
 
-    async def run(self, script: Callable[[float], Script[T]]) -> T:
+    async def run(self, script: Callable[[], Script[T]]) -> T:
         """Run a script of statements in a transaction."""
         return await self._database.transaction(lambda connection: self._run_script(connection, script), PLANNED)
 
-    async def look(self, script: Callable[[float], Script[T]]) -> T:
+    async def look(self, script: Callable[[], Script[T]]) -> T:
         """Run a script of statements that only reads, all of it as it was at one moment."""
         return await self._database.view(lambda connection: self._run_script(connection, script))
 
-    async def _run_script(self, connection: Connection, script: Callable[[float], Script[T]]) -> T:
-        now = self._database.now
-        if now is None:
-            now = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
-        return await run_postgres(connection, script(now), self._database.schema)
+    async def _run_script(self, connection: Connection, script: Callable[[], Script[T]]) -> T:
+        async def time() -> float:
+            now = self._database.now
+            return now if now is not None else await connection.fetchval(_NOW)
+
+        return await run_script(script(), PostgresDriver(connection, self._database.schema, time))
 
     # --- a transaction of its own
 
@@ -461,6 +464,8 @@ SELECT octet_length(n.body) + coalesce(octet_length(n.properties), 0) FROM @.que
             AND m.due <= @.instant($3) ORDER BY m.due LIMIT $2)) n
 WHERE q.name = $1
 """
+
+_NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
 
 # The queues in which there is something to receive, or which are gone; those in which something has come due; and the
 # seconds until the next message comes due.

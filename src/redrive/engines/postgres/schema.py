@@ -13,7 +13,8 @@ from functools import cache
 from redrive.engines.postgres import expected_schema
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.session_settings import in_transaction
-from redrive.engines.sql.recovery.schema import KEYS, postgres_script
+from redrive.engines.sql.dialects import POSTGRES
+from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
 from redrive.errors import SchemaMismatch, UsageError
 
 MESSAGES = """
@@ -397,8 +398,8 @@ PLANS = (
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_messages", MESSAGES + FUNCTIONS.replace("@chosen", CHOSEN).replace("@plans", PLANS)),
     ("0002_small_bodies", ""),  # PostgreSQL keeps small bodies in the row and large ones apart without being told
-    ("0003_recovery", postgres_script()),
-    ("0004_recovery_keys", postgres_script(KEYS)),
+    ("0003_recovery", POSTGRES.migration(RECOVERY)),
+    ("0004_recovery_keys", POSTGRES.migration(KEYS)),
 )
 
 

@@ -26,7 +26,8 @@ from redrive.broker.settings import QueueSettings
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
-from redrive.engines.sql.script import Script, run_sqlite
+from redrive.engines.sql.runner import run_sqlite
+from redrive.engines.sql.script import Script
 from redrive.engines.sqlite import errors, rows
 from redrive.engines.sqlite.file_identity import Place
 from redrive.engines.sqlite.group_commit import Writer
@@ -257,13 +258,13 @@ class SqliteEngine:
             raise self._missing(name)
         return found
 
-    async def run(self, script: Callable[[float], Script[T]]) -> T:
+    async def run(self, script: Callable[[], Script[T]]) -> T:
         """Run a script of statements in a transaction."""
-        return await self._other(lambda store, now: run_sqlite(store.connection, script(now)))
+        return await self._other(lambda store, now: run_sqlite(store.connection, script(), now))
 
-    async def look(self, script: Callable[[float], Script[T]]) -> T:
+    async def look(self, script: Callable[[], Script[T]]) -> T:
         """Run a script of statements that only reads."""
-        return await self._read(lambda reader: run_sqlite(reader, script(self._clock.time())))
+        return await self._read(lambda reader: run_sqlite(reader, script(), self._clock.time()))
 
     # --- running
 

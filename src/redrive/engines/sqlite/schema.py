@@ -10,7 +10,8 @@ import sqlite3
 from contextlib import closing
 from functools import cache
 
-from redrive.engines.sql.recovery.schema import KEYS, sqlite_script
+from redrive.engines.sql.dialects import SQLITE
+from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
 from redrive.errors import SchemaMismatch
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
@@ -79,8 +80,8 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         END;
         """,
     ),
-    ("0003_recovery", sqlite_script()),
-    ("0004_recovery_keys", sqlite_script(KEYS)),
+    ("0003_recovery", SQLITE.migration(RECOVERY)),
+    ("0004_recovery_keys", SQLITE.migration(KEYS)),
 )
 
 

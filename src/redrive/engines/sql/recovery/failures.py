@@ -4,7 +4,6 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from redrive.broker.message import Message
 from redrive.clock import utc
@@ -12,29 +11,45 @@ from redrive.engines import stored
 from redrive.engines.sql.recovery.audit import counts_of_notes, notes
 from redrive.engines.sql.recovery.filter_sql import condition
 from redrive.engines.sql.recovery.recording import next_change
-from redrive.engines.sql.script import Row, Script, Sql, listed
+from redrive.engines.sql.recovery.state_sql import among
+from redrive.engines.sql.script import Row, Script, Sql, scalar, scalars, values_of
 from redrive.errors import FailureNotFound
 from redrive.recovery.filter import Filter
 from redrive.recovery.records import FailedAttempt, FailedDetail, FailedMessage, GroupInfo, Part
-from redrive.recovery.states import CLAIMS, Outcome, Status
+from redrive.recovery.states import CLAIMS, ENDED, SETTLED, Outcome, Status
 
-_CLAIMS = listed(CLAIMS)
-_COLUMN_GROUPS = {"queue": "f.queue", "type": "f.message_type"}
+_GROUP_COLUMNS = {"exception": "f.exception_group", "queue": "f.queue", "type": "f.message_type"}
+_CLAIM = f"SELECT p.operation FROM @.parts p WHERE p.failure = f.number AND {among('p.outcome', CLAIMS)}"
 
 
 # --- finding
 
-_SUMMARY = (
-    "SELECT f.number, c.id, c.message_id, f.queue, f.status, f.message_type, f.exception_type, c.exception_message,"
-    " f.exception_group, f.attempts, f.first_failed_at, f.failed_at,"
-    f" coalesce((SELECT p.operation FROM @.parts p WHERE p.failure = f.number AND p.outcome IN {_CLAIMS}),"
-    " f.operation), f.edit_of, f.edited_as, f.source"
-    " FROM @.failures f JOIN @.failure_contents c ON c.number = f.number"
-)
+_FIELDS = {
+    "number": "f.number",
+    "id": "c.id",
+    "message_id": "c.message_id",
+    "queue": "f.queue",
+    "status": "f.status",
+    "message_type": "f.message_type",
+    "exception_type": "f.exception_type",
+    "exception_message": "c.exception_message",
+    "group": "f.exception_group",
+    "attempts": "f.attempts",
+    "first_failed_at": "f.first_failed_at",
+    "failed_at": "f.failed_at",
+    "operation": f"coalesce(({_CLAIM}), f.operation)",
+    "edit_of": "f.edit_of",
+    "edited_as": "f.edited_as",
+    "source": "f.source",
+}
+"""The fields of a ``FailedMessage``, and where each of them is stored."""
+
+_COLUMNS = ", ".join(f'{place} AS "{name}"' for name, place in _FIELDS.items())
+_SUMMARY = f"SELECT {_COLUMNS} FROM @.failures f JOIN @.failure_contents c ON c.number = f.number"
 
 
 def find(
-    _now: float, chosen: Filter, *, after: int = 0, limit: int = 100, newest_first: bool = False
+    chosen: Filter, *, after: int = 0, limit: int = 100, newest_first: bool = False
 ) -> Script[list[FailedMessage]]:
     """Return failed messages in the order in which they were first seen."""
     found = yield from condition(chosen)
@@ -48,179 +63,164 @@ def find(
 
 
 def _summary_of(row: Row) -> FailedMessage:
-    return FailedMessage(
-        number=row[0],
-        id=row[1],
-        message_id=row[2],
-        queue=row[3],
-        status=Status(row[4]),
-        message_type=row[5],
-        exception_type=row[6],
-        exception_message=row[7],
-        group=row[8],
-        attempts=row[9],
-        first_failed_at=utc(row[10]),
-        failed_at=utc(row[11]),
-        operation=row[12],
-        edit_of=row[13],
-        edited_as=row[14],
-        source=row[15],
-    )
+    first_failed_at, failed_at = utc(row["first_failed_at"]), utc(row["failed_at"])
+    status = Status(row["status"])
+    return FailedMessage(**values_of(row, status=status, first_failed_at=first_failed_at, failed_at=failed_at))
 
 
-def count(_now: float, chosen: Filter) -> Script[int]:
+def count(chosen: Filter) -> Script[int]:
     """Count failed messages."""
     found = yield from condition(chosen)
-    rows = yield Sql(f"SELECT count(*) FROM @.failures f WHERE {found.text}", found.values)
-    number: int = rows[0][0]
+    number: int = yield from scalar(Sql(f"SELECT count(*) FROM @.failures f WHERE {found.text}", found.values))
     return number
 
 
-class Page(NamedTuple):
-    """Which part of a list, and in what order."""
-
-    after: str | None
-    limit: int
-    largest_first: bool
-
-
-def groups(_now: float, classifier: str, chosen: Filter, page: Page) -> Script[list[GroupInfo]]:
+def groups(
+    classifier: str, chosen: Filter, *, after: str | None = None, limit: int = 100, largest_first: bool = False
+) -> Script[list[GroupInfo]]:
     """Return groups in order of their ids, or the largest first."""
     found = yield from condition(chosen)
-    column = _COLUMN_GROUPS.get(classifier, "f.exception_group" if classifier == "exception" else "g.group_id")
-    source = "@.failures f"
-    if column == "g.group_id":
-        source = "@.failures f JOIN @.failure_groups g ON g.failure = f.number JOIN @.groups t ON t.id = g.group_id"
+    id_, source = _GROUP_COLUMNS.get(classifier, "g.group_id"), "@.failures f"
+    if classifier not in _GROUP_COLUMNS:
+        source += " JOIN @.failure_groups g ON g.failure = f.number JOIN @.groups t ON t.id = g.group_id"
         found = found.also("t.classifier = ?", classifier)
-    if page.after is not None:
-        found = found.also(f"{column} > ?", page.after)
-    order = f"count(*) DESC, {column}" if page.largest_first else column
+    if after is not None:
+        found = found.also(f"{id_} > ?", after)
+    order = f"count(*) DESC, {id_}" if largest_first else id_
     rows = yield Sql(
-        f"SELECT {column}, count(*), min(f.failed_at), max(f.failed_at) FROM {source} WHERE {found.text}"
-        f" GROUP BY {column} ORDER BY {order} LIMIT ?",
-        [*found.values, page.limit],
+        f"SELECT {id_} AS id, count(*) AS count, min(f.failed_at) AS first_failed_at, max(f.failed_at) AS"
+        f" last_failed_at FROM {source} WHERE {found.text} GROUP BY {id_} ORDER BY {order} LIMIT ?",
+        [*found.values, limit],
     )
-    titles = yield from _titles([row[0] for row in rows])
-    noted = yield from counts_of_notes([f"group:{row[0]}" for row in rows])
+    titles = yield from _titles([row["id"] for row in rows])
+    noted = yield from counts_of_notes([f"group:{row['id']}" for row in rows])
     return [
         GroupInfo(
-            id=row[0],
-            title=titles.get(row[0]) or row[0],
+            id=row["id"],
+            title=titles.get(row["id"]) or row["id"],
             classifier=classifier,
-            count=row[1],
-            first_failed_at=utc(row[2]),
-            last_failed_at=utc(row[3]),
-            notes=noted.get(f"group:{row[0]}", 0),
+            count=row["count"],
+            first_failed_at=utc(row["first_failed_at"]),
+            last_failed_at=utc(row["last_failed_at"]),
+            notes=noted.get(f"group:{row['id']}", 0),
         )
         for row in rows
     ]
 
 
-def sources_seen(_now: float) -> Script[list[str]]:
-    """Return the queues that failures were found in."""
-    rows = yield Sql("SELECT name FROM @.seen_names WHERE kind = 'source' ORDER BY name")
-    return [row[0] for row in rows]
-
-
-def ids(_now: float, beginning: str, limit: int = 2) -> Script[list[str]]:
-    """Return the ids of failed messages that begin so; they are hexadecimal."""
-    rows = yield Sql(
-        "SELECT id FROM @.failure_contents WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
-        [beginning, beginning + "g", limit],
-    )
-    return [row[0] for row in rows]
-
-
 def _titles(ids: list[str]) -> Script[dict[str, str]]:
     rows = yield Sql("SELECT id, title FROM @.groups WHERE id IN @texts", [ids])
-    return {row[0]: row[1] for row in rows}
+    return dict(rows)
 
 
-def show(_now: float, id_: str) -> Script[FailedDetail | None]:
+def sources_seen() -> Script[list[str]]:
+    """Return the queues that failures were found in."""
+    return (yield from scalars(Sql("SELECT name FROM @.seen_names WHERE kind = 'source' ORDER BY name")))
+
+
+def ids(beginning: str, limit: int = 2) -> Script[list[str]]:
+    """Return the ids of failed messages that begin so; they are hexadecimal."""
+    search = "SELECT id FROM @.failure_contents WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
+    return (yield from scalars(Sql(search, [beginning, beginning + "g", limit])))
+
+
+def show(id: str) -> Script[FailedDetail | None]:  # noqa: A002 - it is called that everywhere
     """Return everything about one failed message."""
-    rows = yield Sql(f"{_SUMMARY} WHERE c.id = ?", [id_])
+    rows = yield Sql(f"{_SUMMARY} WHERE c.id = ?", [id])
     if not rows:
         return None
     summary = _summary_of(rows[0])
-    rows = yield Sql(
-        "SELECT c.properties, c.body, c.details, f.attempt_operation FROM @.failure_contents c"
+    ((properties, body, operation, details),) = yield Sql(
+        "SELECT c.properties, c.body, f.attempt_operation, c.details FROM @.failure_contents c"
         " JOIN @.failures f ON f.number = c.number WHERE c.number = ?",
         [summary.number],
     )
-    properties, body, details, operation = rows[0]
-    attempts = [FailedAttempt(failed_at=summary.failed_at, operation=operation, details=json.loads(details))]
-    rows = yield Sql(
-        "SELECT failed_at, operation, details FROM @.failure_attempts WHERE failure = ? ORDER BY failed_at DESC, key",
-        [summary.number],
-    )
-    attempts += [FailedAttempt(failed_at=utc(row[0]), operation=row[1], details=json.loads(row[2])) for row in rows]
+    last = FailedAttempt(failed_at=summary.failed_at, operation=operation, details=json.loads(details))
     parts = yield Sql(
-        "SELECT p.operation, p.failure, p.outcome, p.reason, p.at FROM @.operations o CROSS JOIN @.parts p"
+        f"SELECT {PART} FROM @.operations o CROSS JOIN @.parts p"
         " WHERE p.operation = o.number AND p.failure = ? ORDER BY o.number DESC",
         [summary.number],
     )
     return FailedDetail(
         summary=summary,
         message=stored.message_of(summary.message_id, properties, body),
-        attempts=attempts,
-        parts=[part_of(row, id_) for row in parts],
-        notes=(yield from notes(_now, f"failure:{id_}")),
+        attempts=[last, *(yield from _earlier_attempts(summary.number))],
+        parts=[part_of(row, id) for row in parts],
+        notes=(yield from notes(f"failure:{id}")),
     )
+
+
+def _earlier_attempts(number: int) -> Script[list[FailedAttempt]]:
+    rows = yield Sql(
+        "SELECT failed_at, operation, details FROM @.failure_attempts WHERE failure = ? ORDER BY failed_at DESC, key",
+        [number],
+    )
+    return [
+        FailedAttempt(failed_at=utc(failed_at), operation=operation, details=json.loads(details))
+        for failed_at, operation, details in rows
+    ]
+
+
+PART = "p.operation, p.failure, p.outcome, p.reason, p.at"
+"""The columns of a ``Part``, but for the id of its message."""
 
 
 def part_of(row: Row, id_: str) -> Part:
-    """Return a part from its operation, failure, outcome, reason and time."""
-    return Part(operation=row[0], failure=row[1], id=id_, outcome=Outcome(row[2]), reason=row[3], at=utc(row[4]))
+    """Return a part from a row that has its columns."""
+    return Part(**values_of(row, id=id_, outcome=Outcome(row["outcome"]), at=utc(row["at"])))
 
 
-def contents(_now: float, failures: Sequence[int]) -> Script[list[Message]]:
+def contents(numbers: Sequence[int]) -> Script[list[Message]]:
     """Return the messages of failures by their numbers."""
     rows = yield Sql(
         "SELECT number, message_id, properties, body FROM @.failure_contents WHERE number IN @ints",
-        [list(failures)],
+        [list(numbers)],
     )
-    found = {row[0]: stored.message_of(row[1], row[2], row[3]) for row in rows}
-    for number in failures:
+    found = {number: stored.message_of(id_, properties, body) for number, id_, properties, body in rows}
+    for number in numbers:
         if number not in found:
             raise FailureNotFound(str(number))
-    return [found[number] for number in failures]
+    return [found[number] for number in numbers]
 
 
 # --- retention
 
-
-def sweep(_now: float, settled_before: datetime, limit: int = 1_000) -> Script[int]:
-    """Delete messages that were resolved or archived before then, unless an operation has them."""
-    yield from next_change()
-    rows = yield Sql(
-        "SELECT f.number FROM @.failures f WHERE f.status IN (3, 4) AND f.settled_at < ?"
-        f" AND NOT EXISTS (SELECT 1 FROM @.parts p WHERE p.failure = f.number AND p.outcome IN {_CLAIMS})"
-        " ORDER BY f.settled_at LIMIT ?",
-        [settled_before.timestamp(), limit],
-    )
-    gone = [row[0] for row in rows]
-    if gone:
-        for table, column in _SWEPT:
-            yield Sql(f"DELETE FROM @.{table} WHERE {column} IN @ints", [gone])
-    return len(gone) + (yield from _sweep_operations(settled_before))
-
-
-def _sweep_operations(ended_before: datetime) -> Script[int]:
-    """Delete one operation that ended before then, unless nothing was heard yet of some of its messages."""
-    rows = yield Sql(
-        "SELECT o.number FROM @.operations o WHERE o.state IN (6, 7) AND o.ended_at < ? AND NOT EXISTS"
-        f" (SELECT 1 FROM @.parts p WHERE p.operation = o.number AND p.outcome IN {_CLAIMS}) ORDER BY o.number LIMIT 1",
-        [ended_before.timestamp()],
-    )
-    for row in rows:
-        yield Sql("DELETE FROM @.parts WHERE operation = ?", [row[0]])
-        yield Sql("DELETE FROM @.operations WHERE number = ?", [row[0]])
-    return len(rows)
-
-
+_IS_UNCLAIMED = f"NOT EXISTS (SELECT 1 FROM @.parts p WHERE p.failure = f.number AND {among('p.outcome', CLAIMS)})"
+_IS_HEARD_OF = f"NOT EXISTS (SELECT 1 FROM @.parts p WHERE p.operation = o.number AND {among('p.outcome', CLAIMS)})"
 _SWEPT = (
     ("failure_contents", "number"),
     ("failure_attempts", "failure"),
     ("failure_groups", "failure"),
     ("failures", "number"),
 )
+
+
+def sweep(settled_before: datetime, limit: int = 1_000) -> Script[int]:
+    """Delete messages that were resolved or archived before then, unless an operation has them."""
+    yield from next_change()
+    gone = yield from scalars(
+        Sql(
+            f"SELECT f.number FROM @.failures f WHERE {among('f.status', SETTLED)} AND f.settled_at < ?"
+            f" AND {_IS_UNCLAIMED} ORDER BY f.settled_at LIMIT ?",
+            [settled_before.timestamp(), limit],
+        )
+    )
+    if gone:
+        for table, key in _SWEPT:
+            yield Sql(f"DELETE FROM @.{table} WHERE {key} IN @ints", [gone])
+    return len(gone) + (yield from _sweep_operations(settled_before))
+
+
+def _sweep_operations(ended_before: datetime) -> Script[int]:
+    """Delete one operation that ended before then, unless nothing was heard yet of some of its messages."""
+    numbers = yield from scalars(
+        Sql(
+            f"SELECT o.number FROM @.operations o WHERE {among('o.state', ENDED)} AND o.ended_at < ?"
+            f" AND {_IS_HEARD_OF} ORDER BY o.number LIMIT 1",
+            [ended_before.timestamp()],
+        )
+    )
+    for number in numbers:
+        yield Sql("DELETE FROM @.parts WHERE operation = ?", [number])
+        yield Sql("DELETE FROM @.operations WHERE number = ?", [number])
+    return len(numbers)

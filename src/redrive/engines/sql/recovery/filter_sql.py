@@ -4,7 +4,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from redrive.engines.sql.script import Script, Sql
+from redrive.engines.sql.recovery.state_sql import above, among
+from redrive.engines.sql.script import Script, Sql, scalars
 from redrive.recovery.filter import Filter, Pattern
 from redrive.recovery.fingerprint import ADDED
 from redrive.recovery.states import Outcome, Status
@@ -28,11 +29,10 @@ def condition(chosen: Filter) -> Script[Condition]:
     """Return the condition of a filter; the names of exceptions that it may mean are looked up first."""
     chosen.check_settled()
     found = Condition("TRUE", [])
-    if chosen.status != frozenset(Status):  # as literals: indexes are for certain statuses
-        numbers = sorted(int(each) for each in chosen.status)
-        found = found.also(f"f.status = {numbers[0]}" if len(numbers) == 1 else f"f.status IN {tuple(numbers)}")
-        if Status.UNRESOLVED not in chosen.status:
-            found = found.also("f.status > 1")
+    if chosen.status != frozenset(Status):
+        found = found.also(among("f.status", sorted(chosen.status)))
+        if Status.UNRESOLVED not in chosen.status:  # as the index for the others says it
+            found = found.also(above("f.status", Status.UNRESOLVED))
     if chosen.groups:
         found = _in_groups(found, chosen.groups)
     found = _any_of(found, "f.queue", "texts", chosen.queues)
@@ -83,9 +83,9 @@ def _spelled_out(patterns: Sequence[Pattern]) -> Script[Sequence[Pattern]]:
     """Return patterns for exceptions as the names of those that there are, which an index can be asked for."""
     if all(each.kind == "exact" for each in patterns):
         return patterns
-    rows = yield Sql("SELECT name FROM @.seen_names WHERE kind = 'exception' LIMIT ?", [_MOST_NAMES + 1])
-    names = [row[0] for row in rows if any(each.matches(row[0]) for each in patterns)]
-    if not names or len(rows) > _MOST_NAMES:
+    seen = yield from scalars(Sql("SELECT name FROM @.seen_names WHERE kind = 'exception' LIMIT ?", [_MOST_NAMES + 1]))
+    names = [name for name in seen if any(each.matches(name) for each in patterns)]
+    if not names or len(seen) > _MOST_NAMES:
         return patterns
     return [Pattern("exact", name) for name in sorted(names)]
 
@@ -129,5 +129,5 @@ def _in_operation(found: Condition, operation: int, words: Sequence[str]) -> Con
     part = "SELECT 1 FROM @.parts p WHERE p.operation = ? AND p.failure = f.number"
     if not words:
         return found.also(f"EXISTS ({part})", operation)
-    outcomes = [int(_OUTCOMES[word]) for word in words]
-    return found.also(f"EXISTS ({part} AND p.outcome IN @ints)", operation, outcomes)
+    outcomes = [_OUTCOMES[word] for word in words]
+    return found.also(f"EXISTS ({part} AND {among('p.outcome', outcomes)})", operation)

@@ -3,15 +3,17 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from redrive.clock import utc
 from redrive.engines.sql.recovery.audit import write_audit
-from redrive.engines.sql.recovery.failures import part_of
+from redrive.engines.sql.recovery.failures import PART, part_of
 from redrive.engines.sql.recovery.filter_sql import Condition, condition
 from redrive.engines.sql.recovery.leases import check
 from redrive.engines.sql.recovery.recording import next_change
-from redrive.engines.sql.script import Row, Script, Sql, listed
+from redrive.engines.sql.recovery.state_sql import among
+from redrive.engines.sql.script import Row, Script, Sql, insert, now, scalar, scalars
 from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
 from redrive.printable import one_line
 from redrive.recovery.filter import Filter
@@ -20,11 +22,14 @@ from redrive.recovery.records import NOBODY, Ask, DryRun, Lease, Part, storable
 from redrive.recovery.states import (
     CLAIMS,
     ENDED,
+    FIRST_OPERATION_STATE,
     MESSAGES,
     OPERATIONS,
+    PARTS,
     OperationEvent,
     OperationState,
     Outcome,
+    PartEvent,
     Status,
     changed,
     sources,
@@ -33,10 +38,10 @@ from redrive.recovery.states import (
 HAS_MEMBERS = "EXISTS (SELECT 1 FROM @.operation_members m WHERE m.operation = o.number)"
 """Whether some messages of the operation ``o`` have not had their turn yet."""
 
-_ENDED = listed(ENDED)
-_CLAIMED = f"p.outcome IN {listed(CLAIMS)}"  # said wherever a message's claim is looked for: its index is for these
-_TAKEN = f"SELECT 1 FROM @.parts p WHERE p.failure = f.number AND {_CLAIMED} AND p.outcome IN"
-_OUTCOMES = ", ".join(f"count(*) FILTER (WHERE outcome = {int(each)})" for each in Outcome)  # unlike groups, unsorted
+_IS_ENDED = among("state", ENDED)
+_IS_CLAIM = among("p.outcome", CLAIMS)  # said wherever a message's claim is looked for: its index is for these
+_TAKEN = f"SELECT 1 FROM @.parts p WHERE p.failure = f.number AND {_IS_CLAIM}"
+_OUTCOMES = ", ".join(f"count(*) FILTER (WHERE {among('outcome', [each])})" for each in Outcome)  # groups are sorted
 _COLUMNS = (
     "number, plan, state, told, actor, reason, key, matched, cutoff, batches, unknown_ids, requested_at, started_at,"
     " ended_at, acknowledged_by"
@@ -46,35 +51,71 @@ _COLUMNS = (
 # --- requesting
 
 
-def request(now: float, ask: Ask) -> Script[Operation]:
+class _Columns(NamedTuple):
+    """A row of ``operations`` as it is requested."""
+
+    kind: str
+    plan: str
+    filter: str
+    asked: str
+    actor: str
+    reason: str
+    key: str | None
+    state: int
+    cutoff: int
+    matched: int
+    has_verdict: int
+    unknown_ids: str
+    requested_at: float
+    not_before: float | None
+    ended_at: float | None
+    told: str = ""
+    batches: int = 0
+    served: int = 0
+
+
+def request(ask: Ask) -> Script[Operation]:
     """Store a request, unless it is one that was made before or that cannot be."""
-    yield from next_change()
-    rows = yield Sql("SELECT value FROM @.ledger_changes")
-    cutoff: int = rows[0][0]
+    cutoff = yield from next_change()
     if ask.key is not None and (made := (yield from _made_before(ask.key, ask.asked))) is not None:
-        return (yield from operation(now, made))
+        return (yield from operation(made))
     yield from _check_free(ask.plan)
     matched = yield from _matched(ask.plan)
     yield from _check_not_all_taken(ask.plan, matched)
     unknown = [*(yield from _unknown_ids(ask.plan.filter)), *ask.malformed_ids]
-    state = _first_state(ask.plan, matched, now)
-    rows = yield Sql(
-        "INSERT INTO @.operations (kind, plan, filter, asked, actor, reason, key, state, told, cutoff, matched,"
-        " has_verdict, batches, served, unknown_ids, requested_at, not_before, ended_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, ?, 0, 0, ?, ?, ?, ?) RETURNING number",
-        [
-            *(ask.plan.kind.value, _json(ask.plan.to_json()), _json(ask.plan.filter.to_json()), ask.asked),
-            *(ask.actor, ask.reason, ask.key, int(state)),
-            *(cutoff, matched, int(ask.plan.canary is None), _json(unknown), now),
-            None if ask.plan.not_before is None else ask.plan.not_before.timestamp(),
-            None if matched else now,
-        ],
-    )
-    number: int = rows[0][0]
+    row = _columns_of(ask, cutoff, matched, unknown, (yield from now()))
+    number: int = yield from scalar(Sql(f"{insert('operations', row._fields)} RETURNING number", row))
     yield from _write_members(number, ask.plan, matched)
-    told = f"{matched} messages" + (f", {len(unknown)} unknown ids" if unknown else "")
-    yield from write_audit(now, ask.actor, ask.plan.kind.value, f"operation:{number}", ask.reason, told)
-    return (yield from operation(now, number))
+    outcome = f"{matched} messages" + (f", {len(unknown)} unknown ids" if unknown else "")
+    yield from write_audit(ask.actor, ask.plan.kind.value, f"operation:{number}", ask.reason, outcome)
+    return (yield from operation(number))
+
+
+def _columns_of(ask: Ask, cutoff: int, matched: int, unknown: list[str], time: float) -> _Columns:
+    plan = ask.plan
+    not_before = None if plan.not_before is None else plan.not_before.timestamp()
+    event = OperationEvent.REQUEST
+    if not matched:
+        event = OperationEvent.FIND_NOTHING
+    elif not_before is not None and not_before > time:
+        event = OperationEvent.REQUEST_LATER
+    return _Columns(
+        kind=plan.kind.value,
+        plan=_json(plan.to_json()),
+        filter=_json(plan.filter.to_json()),
+        asked=ask.asked,
+        actor=ask.actor,
+        reason=ask.reason,
+        key=ask.key,
+        state=int(FIRST_OPERATION_STATE[event]),
+        cutoff=cutoff,
+        matched=matched,
+        has_verdict=int(plan.canary is None),
+        unknown_ids=_json(unknown),
+        requested_at=time,
+        not_before=not_before,
+        ended_at=None if matched else time,
+    )
 
 
 def _write_members(number: int, plan: Plan, matched: int) -> Script[None]:
@@ -83,43 +124,33 @@ def _write_members(number: int, plan: Plan, matched: int) -> Script[None]:
     page = f"SELECT f.number FROM @.failures f WHERE {found.text} AND f.number > ? ORDER BY f.number LIMIT ?"
     last = 0
     for start in range(0, matched, LARGEST_BATCH):
-        rows = yield Sql(
-            "INSERT INTO @.operation_members (operation, last, numbers)"
-            f" SELECT ?, max(page.number), @list(page.number) FROM ({page}) page RETURNING last",
-            [number, *found.values, last, min(LARGEST_BATCH, matched - start)],
+        last = yield from scalar(
+            Sql(
+                "INSERT INTO @.operation_members (operation, last, numbers)"
+                f" SELECT ?, max(page.number), @list(page.number) FROM ({page}) page RETURNING last",
+                [number, *found.values, last, min(LARGEST_BATCH, matched - start)],
+            )
         )
-        last = rows[0][0]
-
-
-def _first_state(plan: Plan, matched: int, now: float) -> OperationState:
-    if not matched:
-        return OperationState.COMPLETED
-    if plan.not_before is not None and plan.not_before.timestamp() > now:
-        return OperationState.SCHEDULED
-    return OperationState.RUNNING
 
 
 def _made_before(key: str, asked: str) -> Script[int | None]:
-    rows = yield Sql("SELECT number, asked FROM @.operations WHERE key = ?", [key])
-    if not rows:
-        return None
-    number: int = rows[0][0]
-    if rows[0][1] != asked:
-        raise OperationConflict(number, f"was requested with the key {key!r} too, and is another; use a new key")
-    return number
+    for number, before in (yield Sql("SELECT number, asked FROM @.operations WHERE key = ?", [key])):
+        if before != asked:
+            raise OperationConflict(number, f"was requested with the key {key!r} too, and is another; use a new key")
+        return int(number)
+    return None
 
 
-def requested(now: float, key: str) -> Script[Operation | None]:
+def requested(key: str) -> Script[Operation | None]:
     """Return the operation that was requested with a key."""
-    rows = yield Sql("SELECT number FROM @.operations WHERE key = ?", [key])
-    return (yield from operation(now, rows[0][0])) if rows else None
+    number = yield from scalar(Sql("SELECT number FROM @.operations WHERE key = ?", [key]))
+    return None if number is None else (yield from operation(number))
 
 
 def _check_free(plan: Plan) -> Script[None]:
     """Refuse a second operation on the same filter while the first is under way."""
     rows = yield Sql(
-        f"SELECT number, kind, actor FROM @.operations WHERE filter = ? AND state NOT IN {_ENDED}"
-        " ORDER BY number LIMIT 1",
+        f"SELECT number, kind, actor FROM @.operations WHERE filter = ? AND NOT ({_IS_ENDED}) ORDER BY number LIMIT 1",
         [_json(plan.filter.to_json())],
     )
     if rows:
@@ -134,32 +165,32 @@ def wanted(plan: Plan) -> Script[Condition]:
     found = yield from condition(plan.filter)
     if plan.limit is None:
         return found
-    return found.also(f"NOT EXISTS ({_TAKEN} {_holding(plan)})")
+    return found.also(f"NOT EXISTS ({_TAKEN} AND {_is_held(plan)})")
 
 
-def _holding(plan: Plan) -> str:
-    """Return the outcomes that keep a message from an operation."""
-    holding = [Outcome.PENDING]
-    if plan.kind is Kind.RECOVER and not plan.again:
-        holding.append(Outcome.FORWARDED)
-    return listed(holding)
+def _is_held(plan: Plan) -> str:
+    """Return the condition that a message's part ``p`` keeps it from an operation."""
+    takes_over = PartEvent.CLOSE if plan.kind is not Kind.RECOVER else PartEvent.SUPERSEDE if plan.again else None
+    free = () if takes_over is None else sources(PARTS, takes_over)
+    return among("p.outcome", [each for each in CLAIMS if each not in free])
 
 
 def _matched(plan: Plan) -> Script[int]:
     found = yield from wanted(plan)
-    rows = yield Sql(f"SELECT count(*) FROM @.failures f WHERE {found.text}", found.values)
-    matched: int = rows[0][0]
+    matched: int = yield from scalar(Sql(f"SELECT count(*) FROM @.failures f WHERE {found.text}", found.values))
     return matched if plan.limit is None else min(plan.limit, matched)
 
 
 def _holders(plan: Plan) -> Script[list[Holder]]:
     """Return the operations that have some of the messages and do not let go of them."""
     found = yield from condition(plan.filter)
-    holding = _holding(plan) if Status.RETRY_ISSUED in plan.filter.status else f"({int(Outcome.PENDING)})"
+    is_held = _is_held(plan)
+    if Status.RETRY_ISSUED not in plan.filter.status:  # then none of them has been forwarded
+        is_held = among("p.outcome", [Outcome.PENDING])
     rows = yield Sql(
         "SELECT h.operation, h.many, o.state, o.actor FROM (SELECT min(p.operation) AS operation, count(*) AS many"
         " FROM @.parts p JOIN @.failures f ON f.number = p.failure"
-        f" WHERE {_CLAIMED} AND p.outcome IN {holding} AND {found.text}"
+        f" WHERE {_IS_CLAIM} AND {is_held} AND {found.text}"
         # the plus keeps SQLite from reading all parts in the order of their operations
         " GROUP BY +p.operation) h JOIN @.operations o ON o.number = h.operation ORDER BY h.operation",
         found.values,
@@ -183,12 +214,11 @@ def _check_not_all_taken(plan: Plan, matched: int) -> Script[None]:
 def _unknown_ids(chosen: Filter) -> Script[list[str]]:
     if not chosen.ids:
         return []
-    rows = yield Sql("SELECT id FROM @.failure_contents WHERE id IN @texts", [list(chosen.ids)])
-    known = {row[0] for row in rows}
+    known = yield from scalars(Sql("SELECT id FROM @.failure_contents WHERE id IN @texts", [list(chosen.ids)]))
     return [each for each in chosen.ids if each not in known and each != NOBODY]
 
 
-def dry_run(_now: float, plan: Plan) -> Script[DryRun]:
+def dry_run(plan: Plan) -> Script[DryRun]:
     """Say what an operation would find."""
     matched = yield from _matched(plan)
     holders = yield from _holders(plan)
@@ -207,46 +237,44 @@ def dry_run(_now: float, plan: Plan) -> Script[DryRun]:
 def _by_destination(plan: Plan) -> Script[dict[str, int]]:
     """Return how many messages would go where."""
     found = yield from wanted(plan)
-    able = [int(each) for each in sources(MESSAGES, plan.kind.event)]
+    able = sources(MESSAGES, plan.kind.event)
     if plan.again:
-        able.append(int(Status.RETRY_ISSUED))
+        able = (*able, Status.RETRY_ISSUED)
     limit = "" if plan.limit is None else f" ORDER BY f.number LIMIT {int(plan.limit)}"
     chosen = f"SELECT f.number, f.queue, f.status FROM @.failures f WHERE {found.text}{limit}"
     rows = yield Sql(
-        f"SELECT f.queue, count(*) FROM ({chosen}) f WHERE f.status IN @ints"
-        f" AND NOT EXISTS ({_TAKEN} {_holding(plan)})"
+        f"SELECT f.queue, count(*) FROM ({chosen}) f WHERE {among('f.status', able)}"
+        f" AND NOT EXISTS ({_TAKEN} AND {_is_held(plan)})"
         " GROUP BY f.queue ORDER BY f.queue",
-        [*found.values, able],
+        found.values,
     )
-    ways = yield from redirects(0.0)
+    ways = yield from redirects()
     destinations: dict[str, int] = {}
-    for row in rows:
-        to = plan.redirect or ways.get(row[0]) or str(row[0])
-        destinations[to] = destinations.get(to, 0) + row[1]
+    for queue, many in rows:
+        to: str = plan.redirect or ways.get(queue) or queue
+        destinations[to] = destinations.get(to, 0) + many
     return destinations
 
 
 # --- looking
 
 
-def operation(_now: float, number: int, *, newcomers: bool = False) -> Script[Operation]:
+def operation(number: int, *, newcomers: bool = False) -> Script[Operation]:
     """Return an operation with its figures."""
     rows = yield Sql(f"SELECT {_COLUMNS} FROM @.operations WHERE number = ?", [number])
     if not rows:
         raise OperationNotFound(number)
-    late = 0
-    if newcomers and OperationState(rows[0][2]) not in ENDED:
-        late = yield from _newcomers(number, Plan.from_json(json.loads(rows[0][1])), rows[0][8])
-    return (yield from _with_figures(rows[0], late))
+    found = yield from _with_figures(rows[0])
+    if newcomers and not found.is_over:
+        found = replace(found, newcomers=(yield from _newcomers(found, rows[0]["cutoff"])))
+    return found
 
 
-def operations(
-    _now: float, *, is_open: bool | None = None, before: int | None = None, limit: int = 50
-) -> Script[list[Operation]]:
+def operations(*, is_open: bool | None = None, before: int | None = None, limit: int = 50) -> Script[list[Operation]]:
     """Return operations, the newest first."""
     where, values = "TRUE", list[object]()
     if is_open is not None:
-        where += f" AND state {'NOT ' if is_open else ''}IN {_ENDED}"
+        where += f" AND NOT ({_IS_ENDED})" if is_open else f" AND {_IS_ENDED}"
     if before is not None:
         where += " AND number < ?"
         values.append(before)
@@ -255,166 +283,163 @@ def operations(
     )
     found: list[Operation] = []
     for row in rows:
-        found.append((yield from _with_figures(row, 0)))  # noqa: PERF401 - a generator cannot yield from a comprehension
+        found.append((yield from _with_figures(row)))  # noqa: PERF401 - a generator cannot yield from a comprehension
     return found
 
 
-def _with_figures(row: Row, newcomers: int) -> Script[Operation]:
-    number = row[0]
-    counted = yield Sql(f"SELECT {_OUTCOMES} FROM @.parts WHERE operation = ?", [number])
-    left = yield Sql("SELECT count(*) FROM @.batches WHERE operation = ?", [number])
-    counts = dict(zip(Outcome, counted[0], strict=True))
+def _with_figures(row: Row) -> Script[Operation]:
+    number = row["number"]
+    (counted,) = yield Sql(f"SELECT {_OUTCOMES} FROM @.parts WHERE operation = ?", [number])
+    left: int = yield from scalar(Sql("SELECT count(*) FROM @.batches WHERE operation = ?", [number]))
     return Operation(
         number=number,
-        plan=Plan.from_json(json.loads(row[1])),
-        state=OperationState(row[2]),
-        told=row[3],
-        actor=row[4],
-        reason=row[5],
-        key=row[6],
-        progress=progress(row[7], counts),
-        batches=row[9],
-        batches_left=left[0][0],
-        newcomers=newcomers,
-        unknown_ids=tuple(json.loads(row[10])),
-        requested_at=utc(row[11]),
-        started_at=None if row[12] is None else utc(row[12]),
-        ended_at=None if row[13] is None else utc(row[13]),
-        acknowledged_by=row[14],
+        plan=Plan.from_json(json.loads(row["plan"])),
+        state=OperationState(row["state"]),
+        told=row["told"],
+        actor=row["actor"],
+        reason=row["reason"],
+        key=row["key"],
+        progress=progress(row["matched"], dict(zip(Outcome, counted, strict=True))),
+        batches=row["batches"],
+        batches_left=left,
+        unknown_ids=tuple(json.loads(row["unknown_ids"])),
+        requested_at=utc(row["requested_at"]),
+        started_at=None if row["started_at"] is None else utc(row["started_at"]),
+        ended_at=None if row["ended_at"] is None else utc(row["ended_at"]),
+        acknowledged_by=row["acknowledged_by"],
     )
 
 
-def _newcomers(number: int, plan: Plan, cutoff: int) -> Script[int]:
+def _newcomers(operation: Operation, cutoff: int) -> Script[int]:
     """Count what matches now, and came or changed after the request."""
-    found = yield from condition(plan.filter)
-    rows = yield Sql(
-        f"SELECT count(*) FROM @.failures f WHERE {found.text} AND f.change > ?"
-        " AND NOT EXISTS (SELECT 1 FROM @.parts p WHERE p.operation = ? AND p.failure = f.number)",
-        [*found.values, cutoff, number],
+    found = yield from condition(operation.plan.filter)
+    many: int = yield from scalar(
+        Sql(
+            f"SELECT count(*) FROM @.failures f WHERE {found.text} AND f.change > ?"
+            " AND NOT EXISTS (SELECT 1 FROM @.parts p WHERE p.operation = ? AND p.failure = f.number)",
+            [*found.values, cutoff, operation.number],
+        )
     )
-    newcomers: int = rows[0][0]
-    return newcomers
+    return many
 
 
-def parts(
-    _now: float, number: int, outcomes: Sequence[Outcome] = (), *, after: int = 0, limit: int = 100
-) -> Script[list[Part]]:
+def parts(number: int, outcomes: Sequence[Outcome] = (), *, after: int = 0, limit: int = 100) -> Script[list[Part]]:
     """Return the messages of an operation, with what became of each."""
-    rows = yield Sql("SELECT 1 FROM @.operations WHERE number = ?", [number])
-    if not rows:
+    if not (yield Sql("SELECT 1 FROM @.operations WHERE number = ?", [number])):
         raise OperationNotFound(number)
-    chosen = [int(each) for each in outcomes or Outcome]
     rows = yield Sql(
-        "SELECT p.operation, p.failure, p.outcome, p.reason, p.at, c.id FROM @.parts p"
-        " LEFT JOIN @.failure_contents c ON c.number = p.failure"
-        " WHERE p.operation = ? AND p.failure > ? AND p.outcome IN @ints ORDER BY p.failure LIMIT ?",
-        [number, after, chosen, limit],
+        f"SELECT {PART}, c.id FROM @.parts p LEFT JOIN @.failure_contents c ON c.number = p.failure"
+        f" WHERE p.operation = ? AND p.failure > ? AND {among('p.outcome', outcomes or Outcome)}"
+        " ORDER BY p.failure LIMIT ?",
+        [number, after, limit],
     )
-    return [part_of(row, row[5] or "") for row in rows]
+    return [part_of(row, row["id"] or "") for row in rows]
 
 
 # --- deciding
 
 
-def change(now: float, number: int, event: OperationEvent, *, actor: str = "", told: str = "") -> Script[Operation]:
+def change(number: int, event: OperationEvent, *, actor: str = "", told: str = "") -> Script[Operation]:
     """Let something happen to an operation."""
-    state = yield from _state_of(number)
-    if event is OperationEvent.RESUME and (yield from _is_early(now, number)):
+    state = yield from _locked_state(number)
+    if event is OperationEvent.RESUME and (yield from _is_early(number)):
         event = OperationEvent.RESUME_EARLY
     to = OPERATIONS.get((state, event))
     if to is None:
         raise OperationConflict(number, f"{event.value.replace('is ', 'cannot be ', 1)}: it is {state.word}")
-    yield from move(now, number, to, told)
-    if state is OperationState.WATCHING:  # whoever resumes it has judged the canaries for himself
+    yield from move(number, to, told)
+    if state is OperationState.WATCHING:  # a person who resumes it has judged the canaries
         yield Sql("UPDATE @.operations SET has_verdict = 1 WHERE number = ?", [number])
-    yield from write_audit(now, actor, event.name.lower(), f"operation:{number}", told, to.word)
-    return (yield from operation(now, number))
+    yield from write_audit(actor, event.name.lower(), f"operation:{number}", told, to.word)
+    return (yield from operation(number))
 
 
-def _is_early(now: float, number: int) -> Script[bool]:
-    """Say whether the time has not come yet that an operation was asked for."""
-    rows = yield Sql("SELECT not_before FROM @.operations WHERE number = ?", [number])
-    return rows[0][0] is not None and rows[0][0] > now
+def _is_early(number: int) -> Script[bool]:
+    """Say whether the time that an operation was asked for has not come yet."""
+    not_before = yield from scalar(Sql("SELECT not_before FROM @.operations WHERE number = ?", [number]))
+    return not_before is not None and not_before > (yield from now())
 
 
-def _state_of(number: int) -> Script[OperationState]:
-    rows = yield Sql("SELECT state FROM @.operations WHERE number = ? @lock", [number])
-    if not rows:
+def _locked_state(number: int) -> Script[OperationState]:
+    """Return the state of an operation, and keep others from changing it."""
+    state = yield from scalar(Sql("SELECT state FROM @.operations WHERE number = ? @lock", [number]))
+    if state is None:
         raise OperationNotFound(number)
-    return OperationState(rows[0][0])
+    return OperationState(state)
 
 
-def move(now: float, number: int, to: OperationState, told: str = "") -> Script[None]:
+def move(number: int, to: OperationState, told: str = "") -> Script[None]:
     """Store an operation's new state."""
+    ended_at = (yield from now()) if to in ENDED else None
     yield Sql(
         "UPDATE @.operations SET state = ?, told = ?, ended_at = ? WHERE number = ?",
-        [int(to), told, now if to in ENDED else None, number],
+        [int(to), told, ended_at, number],
     )
     if to in ENDED:
         yield Sql("DELETE FROM @.leases WHERE name = ?", [f"operation/{number}"])
 
 
-def halt(now: float, lease: Lease, number: int, told: str) -> Script[bool]:
+def halt(lease: Lease, operation: int, told: str) -> Script[bool]:
     """Pause an operation that cannot be worked on, whatever its plan says; False if it is not under way."""
-    yield from check(now, lease)
-    to = OPERATIONS.get(((yield from _state_of(number)), OperationEvent.PAUSE))
+    yield from check(lease)
+    to = OPERATIONS.get(((yield from _locked_state(operation)), OperationEvent.PAUSE))
     if to is None:
         return False
-    yield from move(now, number, to, storable(told))
-    yield from write_audit(now, "", "halt", f"operation:{number}", storable(told), to.word)
+    yield from move(operation, to, storable(told))
+    yield from write_audit("", "halt", f"operation:{operation}", storable(told), to.word)
     return True
 
 
-def set_rate(now: float, number: int, rate: float | None, *, actor: str = "") -> Script[Operation]:
+def set_rate(number: int, rate: float | None, *, actor: str = "") -> Script[Operation]:
     """Change the rate of an operation that is under way."""
-    state = yield from _state_of(number)
+    state = yield from _locked_state(number)
     if state in ENDED:
         raise OperationConflict(number, f"has no rate to change: it is {state.word}")
-    rows = yield Sql("SELECT plan FROM @.operations WHERE number = ?", [number])
-    told: dict[str, Any] = json.loads(rows[0][0])
-    told.pop("rate", None)
-    plan = Plan.from_json(told if rate is None else told | {"rate": rate})
-    yield Sql("UPDATE @.operations SET plan = ? WHERE number = ?", [_json(plan.to_json()), number])
-    yield from write_audit(now, actor, "set-rate", f"operation:{number}", "", "none" if rate is None else f"{rate:g}/s")
-    return (yield from operation(now, number))
+    plan: dict[str, Any] = json.loads(
+        (yield from scalar(Sql("SELECT plan FROM @.operations WHERE number = ?", [number])))
+    )
+    changed_plan = Plan.from_json(plan | {"rate": rate})
+    yield Sql("UPDATE @.operations SET plan = ? WHERE number = ?", [_json(changed_plan.to_json()), number])
+    yield from write_audit(actor, "set-rate", f"operation:{number}", "", "none" if rate is None else f"{rate:g}/s")
+    return (yield from operation(number))
 
 
-def acknowledge(now: float, number: int, *, actor: str = "") -> Script[None]:
-    """Note that somebody has seen how an operation ended."""
-    state = yield from _state_of(number)
+def acknowledge(number: int, *, actor: str = "") -> Script[None]:
+    """Note that a person has seen how an operation ended."""
+    state = yield from _locked_state(number)
     if state not in ENDED:
         raise OperationConflict(number, f"cannot be acknowledged yet: it is {state.word}")
     yield Sql("UPDATE @.operations SET acknowledged_by = ? WHERE number = ?", [actor, number])
-    yield from write_audit(now, actor, "acknowledge", f"operation:{number}", "", state.word)
+    yield from write_audit(actor, "acknowledge", f"operation:{number}", "", state.word)
 
 
-def end_if_done(now: float, operation: int) -> Script[OperationState]:
+def end_if_done(operation: int) -> Script[OperationState]:
     """Bring an operation to its end if nothing of it is left; return its state."""
-    rows = yield Sql(
+    ((number, is_at_work),) = yield Sql(
         f"SELECT o.state, {HAS_MEMBERS} OR EXISTS (SELECT 1 FROM @.batches b WHERE b.operation = o.number)"
         " FROM @.operations o WHERE o.number = ?",
         [operation],
     )
-    state, is_at_work = OperationState(rows[0][0]), rows[0][1]
+    state = OperationState(number)
     to = state if is_at_work else changed(OPERATIONS, state, OperationEvent.FINISH)
     if to is not state:
-        yield from move(now, operation, to)
+        yield from move(operation, to)
     return to
 
 
 # --- redirects
 
 
-def redirects(_now: float) -> Script[dict[str, str]]:
+def redirects() -> Script[dict[str, str]]:
     """Return where failed messages go instead of the queue they failed in."""
     rows = yield Sql("SELECT queue, target FROM @.redirects ORDER BY queue")
-    return {row[0]: row[1] for row in rows}
+    return dict(rows)
 
 
-def redirect(now: float, queue: str, to: str | None, *, actor: str = "") -> Script[None]:
+def redirect(queue: str, to: str | None, *, actor: str = "") -> Script[None]:
     """Make a redirect, or remove one."""
     yield from next_change()  # one at a time, so that two cannot make a chain together
-    ways = yield from redirects(now)
+    ways = yield from redirects()
     if to is None:
         if queue not in ways:
             raise RedirectRefused(queue, "there is no redirect to remove")
@@ -422,7 +447,7 @@ def redirect(now: float, queue: str, to: str | None, *, actor: str = "") -> Scri
     else:
         _check_no_chain(queue, to, ways)
         yield Sql("INSERT INTO @.redirects (queue, target) VALUES (?, ?)", [queue, to])
-    yield from write_audit(now, actor, "redirect", f"queue:{queue}", "", f"to {to}" if to else "removed")
+    yield from write_audit(actor, "redirect", f"queue:{queue}", "", f"to {to}" if to else "removed")
 
 
 def _check_no_chain(queue: str, to: str, ways: dict[str, str]) -> None:
@@ -432,7 +457,7 @@ def _check_no_chain(queue: str, to: str, ways: dict[str, str]) -> None:
         raise RedirectRefused(queue, f"they go to {ways[queue]!r} already; remove that redirect first")
     if to in ways:
         raise RedirectRefused(queue, f"those of {to!r} go to {ways[to]!r}; redirect to {ways[to]!r} instead")
-    into = sorted(other for other, target in ways.items() if target == queue)
+    into = sorted(other for other, other_to in ways.items() if other_to == queue)
     if into:
         raise RedirectRefused(queue, f"those of {', '.join(map(repr, into))} go to {queue!r}; change these first")
 

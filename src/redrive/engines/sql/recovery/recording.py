@@ -4,10 +4,11 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from redrive.engines import stored
-from redrive.engines.sql.script import Many, Script, Sql, listed, plain
+from redrive.engines.sql.recovery.state_sql import among, transition
+from redrive.engines.sql.script import Many, Script, Sql, assigned, insert, now, plain, scalar
 from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Heard, Recorded
 from redrive.recovery.failure_formats import Failure
 from redrive.recovery.merge_failures import Folded, Record, add, belongs, trimmed, untagged
@@ -21,19 +22,16 @@ from redrive.recovery.states import (
     PartEvent,
     Status,
     sources,
-    target,
 )
 
-_CLAIMS = listed(CLAIMS)
+_IS_CLAIM = among("outcome", CLAIMS)
 _LONGEST_REASON = 300
-_CONFIRMABLE = listed(sources(MESSAGES, MessageEvent.CONFIRM))
 _TO_CONFIRM = sources(PARTS, PartEvent.CONFIRM)
 
 
 def next_change() -> Script[int]:
     """Return the number of a change, and keep other changes waiting until this one is done."""
-    rows = yield Sql("UPDATE @.ledger_changes SET value = value + 1 RETURNING value")
-    number: int = rows[0][0]
+    number: int = yield from scalar(Sql("UPDATE @.ledger_changes SET value = value + 1 RETURNING value"))
     return number
 
 
@@ -63,7 +61,7 @@ class _Known:
         return arrival.id, arrival if is_edited else untagged(arrival)
 
 
-def record(now: float, arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
+def record(arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
     """Record failures; say of each to which failed message it belongs, and whether it was new."""
     change = yield from next_change()
     known = yield from _known(arrivals)
@@ -76,12 +74,18 @@ def record(now: float, arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
     added = dict(enumerate(fresh.values(), first))
     ids = dict(zip(added, fresh, strict=True))
     edits = {id_: known.ids.get(original) for id_, original in _originals(fresh).items()}
-    yield Many(_INSERT, [(*_row_of(each, change), edits.get(ids[number]), number) for number, each in added.items()])
+    yield Many(
+        _INSERT,
+        [
+            (*_row_of(each, change), len(_last(each).message.body), edits.get(ids[number]), number)
+            for number, each in added.items()
+        ],
+    )
     yield from _store_more(changed, change)
     yield from _store_contents(added, changed, ids)
-    yield from _store_failed_again(changed, now)
-    yield from _store_untagged(changed, now)
-    yield from _store_edits(fresh, change, now)
+    yield from _store_failed_again(changed)
+    yield from _store_untagged(changed)
+    yield from _store_edits(fresh, change)
     return [Recorded(id_, is_new) for id_, is_new in zip(homes, news, strict=True)]
 
 
@@ -108,37 +112,51 @@ def _originals(fresh: Mapping[str, Folded]) -> dict[str, int]:
     return {id_: each.tag.failure for id_, each in last.items() if each.tag is not None and each.tag.is_edited}
 
 
-_INSERT = (
-    "INSERT INTO @.failures (queue, status, message_type, exception_type, exception_group, attempts, first_failed_at,"
-    " failed_at, attempt_key, attempt_operation, change, source, bytes, edit_of, number)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+class _FailureRow(NamedTuple):
+    """The columns of ``failures`` that a failure sets."""
+
+    queue: str
+    status: int
+    message_type: str
+    exception_type: str
+    exception_group: str
+    attempts: int
+    first_failed_at: float
+    failed_at: float
+    attempt_key: str
+    attempt_operation: int | None
+    change: int
+    source: str
+
+
+_INSERT = insert("failures", (*_FailureRow._fields, "bytes", "edit_of", "number"))
+_UPDATE = f"UPDATE @.failures SET {assigned(_FailureRow._fields)} WHERE number = ?"
 
 
 def _new_numbers(many: int) -> Script[int]:
     """Take numbers for new failures; return the first."""
-    rows = yield Sql("UPDATE @.ledger_changes SET last_failure = last_failure + ? RETURNING last_failure", [many])
-    last: int = rows[0][0]
+    last: int = yield from scalar(
+        Sql("UPDATE @.ledger_changes SET last_failure = last_failure + ? RETURNING last_failure", [many])
+    )
     return last - many + 1
 
 
-def _row_of(folded: Folded, change: int) -> tuple[object, ...]:
+def _row_of(folded: Folded, change: int) -> _FailureRow:
     arrival, record_ = _last(folded), folded.record
     failure = arrival.failure
-    return (
-        failure.queue,
-        int(record_.status),
-        plain(failure.message_type),
-        plain(failure.exception_type),
-        arrival.groups[0].id,
-        record_.attempts,
-        record_.first_failed_at,
-        record_.failed_at,
-        failure.key,
-        failure.operation,
-        change,
-        arrival.source,
-        len(arrival.message.body),
+    return _FailureRow(
+        queue=failure.queue,
+        status=int(record_.status),
+        message_type=plain(failure.message_type),
+        exception_type=plain(failure.exception_type),
+        exception_group=arrival.groups[0].id,
+        attempts=record_.attempts,
+        first_failed_at=record_.first_failed_at,
+        failed_at=record_.failed_at,
+        attempt_key=failure.key,
+        attempt_operation=failure.operation,
+        change=change,
+        source=arrival.source,
     )
 
 
@@ -153,29 +171,30 @@ def _known(arrivals: Sequence[Arrival]) -> Script[_Known]:
     tags = [arrival.tag for arrival in arrivals if arrival.tag is not None]
     rows = yield Sql(
         "SELECT f.number, c.id, f.status, f.attempts, f.first_failed_at, f.failed_at, f.attempt_key,"
-        f" (SELECT p.operation FROM @.parts p WHERE p.failure = f.number AND p.outcome IN {_CLAIMS})"
+        f" (SELECT p.operation FROM @.parts p WHERE p.failure = f.number AND {_IS_CLAIM}) AS claim"
         " FROM @.failure_contents c JOIN @.failures f ON f.number = c.number WHERE c.id IN @texts OR c.number IN @ints",
         [[arrival.id for arrival in arrivals], sorted({tag.failure for tag in tags})],
     )
-    known = _Known(ids={row[0]: row[1] for row in rows}, numbers={row[1]: row[0] for row in rows})
+    known = _Known(ids={row["number"]: row["id"] for row in rows}, numbers={row["id"]: row["number"] for row in rows})
     if not rows:
         return known
-    earlier: dict[int, set[str]] = {row[0]: set() for row in rows}
+    earlier: dict[int, set[str]] = {number: set() for number in known.ids}
     keys = yield Sql("SELECT failure, key FROM @.failure_attempts WHERE failure IN @ints", [list(earlier)])
     for failure, key in keys:
         earlier[failure].add(key)
-    claims = {(row[0], row[7]) for row in rows if row[7] is not None}
+    claims = {(row["number"], row["claim"]) for row in rows if row["claim"] is not None}
     outcomes = yield from _outcomes(claims | {(tag.failure, tag.operation) for tag in tags})
     for row in rows:
-        known.records[row[0]] = Record(
-            status=Status(row[2]),
-            attempts=row[3],
-            first_failed_at=row[4],
-            failed_at=row[5],
-            key=row[6],
-            keys=frozenset(earlier[row[0]]),
-            claim=row[7],
-            outcomes={operation: each for (failure, operation), each in outcomes.items() if failure == row[0]},
+        number = row["number"]
+        known.records[number] = Record(
+            status=Status(row["status"]),
+            attempts=row["attempts"],
+            first_failed_at=row["first_failed_at"],
+            failed_at=row["failed_at"],
+            key=row["attempt_key"],
+            keys=frozenset(earlier[number]),
+            claim=row["claim"],
+            outcomes={operation: each for (failure, operation), each in outcomes.items() if failure == number},
         )
     return known
 
@@ -204,12 +223,7 @@ def _store_more(more: dict[int, Folded], change: int) -> Script[None]:
             " FROM @.failures f JOIN @.failure_contents c ON c.number = f.number WHERE f.number IN @ints",
             [list(replaced)],
         )
-        yield Many(
-            "UPDATE @.failures SET queue = ?, status = ?, message_type = ?, exception_type = ?, exception_group = ?,"
-            " attempts = ?, first_failed_at = ?, failed_at = ?, attempt_key = ?, attempt_operation = ?, change = ?,"
-            " source = ? WHERE number = ?",
-            [(*_row_of(each, change)[:-1], number) for number, each in replaced.items()],
-        )
+        yield Many(_UPDATE, [(*_row_of(each, change), number) for number, each in replaced.items()])
     late = [
         (e.record.attempts, e.record.first_failed_at, int(e.record.status), n) for n, e in more.items() if not e.last
     ]
@@ -228,7 +242,7 @@ def _store_contents(added: dict[int, Folded], changed: dict[int, Folded], ids: M
     )
     yield Many(
         "UPDATE @.failure_contents SET exception_message = ?, details = ?, search = ? WHERE number = ?",
-        [(*_told_of(last[number]), number) for number in again],
+        [(*_details_of(last[number]), number) for number in again],
     )
     yield Many(
         "INSERT INTO @.failure_attempts (failure, key, failed_at, operation, details) VALUES (?, ?, ?, ?, ?)",
@@ -245,25 +259,25 @@ def _store_contents(added: dict[int, Folded], changed: dict[int, Folded], ids: M
 
 def _contents_of(arrival: Arrival) -> tuple[object, ...]:
     message = arrival.message
-    said, details, search = _told_of(arrival)
-    return arrival.failure.message_id, said, stored.properties_of(message), details, search, message.body
+    exception_message, details, search = _details_of(arrival)
+    return arrival.failure.message_id, exception_message, stored.properties_of(message), details, search, message.body
 
 
-def _told_of(arrival: Arrival) -> tuple[str, str, str]:
-    """Return what is told about a failure: what the exception said, the details, and what can be searched."""
+def _details_of(arrival: Arrival) -> tuple[str, str, str]:
+    """Return what is known about a failure: what the exception said, the details, and what can be searched."""
     failure, headers = arrival.failure, arrival.message.headers
     searched = [failure.exception_message, *(f"{name}: {value}" for name, value in headers.items())]
-    return plain(failure.exception_message), _details_of(failure), plain("\n".join(searched))
+    return plain(failure.exception_message), _as_json(failure), plain("\n".join(searched))
 
 
 def _attempt_of(arrival: Arrival) -> tuple[object, ...]:
     failure = arrival.failure
-    return failure.key, failure.failed_at.timestamp(), failure.operation, _details_of(failure)
+    return failure.key, failure.failed_at.timestamp(), failure.operation, _as_json(failure)
 
 
-def _details_of(failure: Failure) -> str:
-    told: dict[str, Any] = {name: value for name in _DETAILS if (value := getattr(failure, name)) not in ("", 0, None)}
-    return json.dumps(told | {"headers": dict(failure.headers)})
+def _as_json(failure: Failure) -> str:
+    known: dict[str, Any] = {name: value for name in _DETAILS if (value := getattr(failure, name)) not in ("", 0, None)}
+    return json.dumps(known | {"headers": dict(failure.headers)})
 
 
 _DETAILS = (
@@ -284,87 +298,87 @@ def _trim(failures: list[int]) -> Script[None]:
     yield Many("DELETE FROM @.failure_attempts WHERE failure = ? AND key = ?", gone)
 
 
-def _store_failed_again(changed: Mapping[int, Folded], now: float) -> Script[None]:
-    """Tell the operations that had sent messages that these failed again, and with what."""
+_FAIL = transition(PARTS, PartEvent.FAIL)
+_FAIL_AGAIN = f"UPDATE @.parts SET {_FAIL.to}, at = ?, reason = ? WHERE operation = ? AND failure = ? AND {_FAIL.able}"
+
+
+def _store_failed_again(changed: Mapping[int, Folded]) -> Script[None]:
+    """Note for the operations that had sent messages that these failed again, and with what."""
+    time = yield from now()
     yield Many(
-        _FAILED_AGAIN,
+        _FAIL_AGAIN,
         [
-            (now, _said(arrival), operation, number)
+            (time, _reason_of(arrival), operation, number)
             for number, each in changed.items()
             for operation, arrival in each.failed_again.items()
         ],
     )
 
 
-def _store_untagged(changed: Mapping[int, Folded], now: float) -> Script[None]:
+def _store_untagged(changed: Mapping[int, Folded]) -> Script[None]:
     """Let no copy that was sent before resolve a message that has failed without a tag since."""
+    time = yield from now()
     for number, each in changed.items():
         if each.untagged is not None:
             yield Sql(
-                f"UPDATE @.parts SET outcome = {_FAILED}, at = ?, reason = ? WHERE failure = ?"
-                f" AND outcome IN {_MAY_FAIL} AND operation IN (SELECT number FROM @.operations)",
-                [now, _said(each.untagged), number],
+                f"UPDATE @.parts SET {_FAIL.to}, at = ?, reason = ? WHERE failure = ?"
+                f" AND {_FAIL.able} AND operation IN (SELECT number FROM @.operations)",
+                [time, _reason_of(each.untagged), number],
             )
 
 
-_FAILED, _MAY_FAIL = int(target(PARTS, PartEvent.FAIL)), listed(sources(PARTS, PartEvent.FAIL))
-_FAILED_AGAIN = (
-    f"UPDATE @.parts SET outcome = {_FAILED}, at = ?, reason = ?"
-    f" WHERE operation = ? AND failure = ? AND outcome IN {_MAY_FAIL}"
-)
+def _reason_of(arrival: Arrival) -> str:
+    reason = f"{arrival.failure.exception_type}: {arrival.failure.exception_message}"
+    return plain(reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 1] + "…")
 
 
-def _said(arrival: Arrival) -> str:
-    told = f"{arrival.failure.exception_type}: {arrival.failure.exception_message}"
-    return plain(told if len(told) <= _LONGEST_REASON else told[: _LONGEST_REASON - 1] + "…")
-
-
-def _store_edits(fresh: Mapping[str, Folded], change: int, now: float) -> Script[None]:
+def _store_edits(fresh: Mapping[str, Folded], change: int) -> Script[None]:
     """Archive what an edited copy that has failed was made of: the copy has taken its place."""
-    originals = _originals(fresh)
-    for id_, number in originals.items():
+    time = yield from now()
+    replace = transition(MESSAGES, MessageEvent.REPLACE)
+    for id_, number in _originals(fresh).items():
         arrival = _last(fresh[id_])
         failed = yield Sql(
-            f"{_FAILED_AGAIN} RETURNING failure", [now, _said(arrival), arrival.failure.operation, number]
+            f"{_FAIL_AGAIN} RETURNING failure", [time, _reason_of(arrival), arrival.failure.operation, number]
         )
         if failed:
             yield Sql(
-                f"UPDATE @.failures SET status = {int(target(MESSAGES, MessageEvent.REPLACE))}, edited_as = ?,"
-                f" settled_at = ?, change = ? WHERE number = ? AND status IN {_REPLACEABLE}"
-                f" AND NOT EXISTS (SELECT 1 FROM @.parts p WHERE p.failure = ? AND p.outcome IN {_CLAIMS})",
-                [id_, now, change, number, number],
+                f"UPDATE @.failures SET {replace.to}, edited_as = ?, settled_at = ?, change = ?"
+                f" WHERE number = ? AND {replace.able}"
+                f" AND NOT EXISTS (SELECT 1 FROM @.parts p WHERE p.failure = ? AND {_IS_CLAIM})",
+                [id_, time, change, number, number],
             )
-
-
-_REPLACEABLE = listed(sources(MESSAGES, MessageEvent.REPLACE))
 
 
 # --- successes
 
+_CONFIRM_PART = transition(PARTS, PartEvent.CONFIRM)
+_CLOSE_PART = transition(PARTS, PartEvent.CLOSE)
+_CONFIRM = transition(MESSAGES, MessageEvent.CONFIRM)
 
-def confirm(now: float, confirmations: Sequence[Confirmation]) -> Script[list[Confirmed]]:
+
+def confirm(confirmations: Sequence[Confirmation]) -> Script[list[Confirmed]]:
     """Note that recovered messages were handled; say of each what that was worth."""
     change = yield from next_change()
+    time = yield from now()
     failures = sorted({each.failure for each in confirmations})
     rows = yield Sql("SELECT number, id FROM @.failure_contents WHERE number IN @ints", [failures])
-    ids: dict[int, str] = {row[0]: row[1] for row in rows}
+    ids: dict[int, str] = dict(rows)
     known = {(each.failure, each.operation): each for each in confirmations if each.failure in ids}
     before = yield from _outcomes(known)
     news = {part: each for part, each in known.items() if before.get(part) in _TO_CONFIRM}
     yield Many(
-        f"UPDATE @.parts SET outcome = {int(target(PARTS, PartEvent.CONFIRM))}, at = ?"
-        f" WHERE operation = ? AND failure = ? AND outcome IN {listed(_TO_CONFIRM)}",
+        f"UPDATE @.parts SET {_CONFIRM_PART.to}, at = ? WHERE operation = ? AND failure = ? AND {_CONFIRM_PART.able}",
         [(each.at.timestamp(), operation, number) for (number, operation), each in news.items()],
     )
-    yield Many(  # it has succeeded: whoever else had sent it need not be waited for
-        f"UPDATE @.parts SET outcome = {int(target(PARTS, PartEvent.CLOSE))}, at = ?, reason = ?"
-        f" WHERE failure = ? AND outcome IN {_CLAIMS} AND outcome IN {listed(sources(PARTS, PartEvent.CLOSE))}",
-        [(now, f"it succeeded after operation {operation}", number) for number, operation in news],
+    yield Many(  # it has succeeded: what other operations had sent need not be waited for
+        f"UPDATE @.parts SET {_CLOSE_PART.to}, at = ?, reason = ?"
+        f" WHERE failure = ? AND {_IS_CLAIM} AND {_CLOSE_PART.able}",
+        [(time, f"it succeeded after operation {operation}", number) for number, operation in news],
     )
     yield Sql(
-        f"UPDATE @.failures SET status = {int(target(MESSAGES, MessageEvent.CONFIRM))}, settled_at = ?, change = ?"
-        f" WHERE number IN @ints AND status IN {_CONFIRMABLE}",
-        [now, change, sorted(number for number, _ in news)],
+        f"UPDATE @.failures SET {_CONFIRM.to}, settled_at = ?, change = ? WHERE number IN @ints AND {_CONFIRM.able}",
+        [time, change, sorted(number for number, _ in news)],
     )
     return [_confirmed(each, ids, before) for each in confirmations]
 
@@ -379,15 +393,15 @@ def _outcomes(parts: Iterable[tuple[int, int]]) -> Script[dict[tuple[int, int], 
         "SELECT failure, operation, outcome FROM @.parts WHERE operation IN @ints AND failure IN @ints",
         [sorted(operations), sorted(failures)],
     )
-    return {(row[0], row[1]): Outcome(row[2]) for row in rows}
+    return {(failure, operation): Outcome(outcome) for failure, operation, outcome in rows}
 
 
 def _confirmed(each: Confirmation, ids: Mapping[int, str], before: dict[tuple[int, int], Outcome]) -> Confirmed:
     part = (each.failure, each.operation)
     outcome, heard = before.get(part), Heard.UNKNOWN
-    if outcome in _TO_CONFIRM:
+    if outcome is not None and outcome in _TO_CONFIRM:
         heard = Heard.NEW
-        before[part] = Outcome.SUCCEEDED  # a second confirmation in the same page is not news
+        before[part] = PARTS[outcome, PartEvent.CONFIRM]  # a second confirmation in the same page is not news
     elif outcome is Outcome.SUCCEEDED:
         heard = Heard.KNOWN
     return Confirmed(ids.get(each.failure, ""), each.operation, heard)

@@ -3,63 +3,78 @@
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Received
 from redrive.clock import utc
 from redrive.engines import stored
-from redrive.engines.sql.script import Many, Row, Script, Sql
+from redrive.engines.sql.script import Many, Row, Script, Sql, insert, now
 from redrive.recovery.arrivals import SetAside
 
 
-def set_aside(now: float, messages: Sequence[SetAside]) -> Script[None]:
+class _Columns(NamedTuple):
+    """A row of ``set_asides``, but for its number."""
+
+    queue: str
+    sequence: int
+    message_id: str
+    properties: str | None
+    dead_letter: str | None
+    body: bytes
+    enqueued_at: float
+    reason: str
+    at: float
+
+
+_INSERT = f"{insert('set_asides', _Columns._fields)} ON CONFLICT (queue, sequence, enqueued_at) DO NOTHING"
+
+
+def set_aside(messages: Sequence[SetAside]) -> Script[None]:
     """Keep messages; one that is there already is not kept twice."""
-    yield Many(
-        "INSERT INTO @.set_asides (queue, sequence, message_id, properties, dead_letter, body, enqueued_at, reason, at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, sequence, enqueued_at) DO NOTHING",
-        [_row_of(each, now) for each in messages],
-    )
+    time = yield from now()
+    yield Many(_INSERT, [_columns_of(each, time) for each in messages])
 
 
-def _row_of(aside_: SetAside, now: float) -> tuple[object, ...]:
-    received = aside_.received
+def _columns_of(aside: SetAside, time: float) -> _Columns:
+    received = aside.received
     dead = received.dead_letter_info
-    return (
-        received.queue,
-        received.sequence,
-        received.id,
-        stored.properties_of(received.message),
-        None if dead is None else stored.dead_letter_json(dead.reason, dead.description, dead.source),
-        received.body,
-        received.enqueued_at.timestamp(),
-        aside_.reason,
-        now,
+    return _Columns(
+        queue=received.queue,
+        sequence=received.sequence,
+        message_id=received.id,
+        properties=stored.properties_of(received.message),
+        dead_letter=None if dead is None else stored.dead_letter_json(dead.reason, dead.description, dead.source),
+        body=received.body,
+        enqueued_at=received.enqueued_at.timestamp(),
+        reason=aside.reason,
+        at=time,
     )
 
 
-def aside(_now: float, *, after: int = 0, limit: int = 100) -> Script[list[SetAside]]:
+def aside(*, after: int = 0, limit: int = 100) -> Script[list[SetAside]]:
     """Return messages that could not be read."""
     rows = yield Sql(
-        "SELECT number, queue, sequence, message_id, properties, dead_letter, body, enqueued_at, reason, at"
-        " FROM @.set_asides WHERE number > ? ORDER BY number LIMIT ?",
+        f"SELECT number, {', '.join(_Columns._fields)} FROM @.set_asides WHERE number > ? ORDER BY number LIMIT ?",
         [after, limit],
     )
     return [_aside_of(row) for row in rows]
 
 
 def _aside_of(row: Row) -> SetAside:
+    dead = row["dead_letter"]
     received = Received(
-        stored.message_of(row[3], row[4], row[6]),
-        row[1],
-        row[2],
+        stored.message_of(row["message_id"], row["properties"], row["body"]),
+        row["queue"],
+        row["sequence"],
         State.READY,
-        utc(row[7]),
+        utc(row["enqueued_at"]),
         1,
-        dead_letter_info=None if row[5] is None else DeadLetterInfo(*json.loads(row[5])),
+        dead_letter_info=None if dead is None else DeadLetterInfo(*json.loads(dead)),
     )
-    return SetAside(number=row[0], received=received, reason=row[8], at=utc(row[9]))
+    return SetAside(number=row["number"], received=received, reason=row["reason"], at=utc(row["at"]))
 
 
-def drop_aside(_now: float, number: int) -> Script[None]:
+def drop_aside(number: int) -> Script[None]:
     """Forget a message that was set aside."""
     yield Sql("DELETE FROM @.set_asides WHERE number = ?", [number])

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""What SQLite and PostgreSQL write where a script or a migration has a mark. Pure: no I/O."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+_MARK = re.compile(r"@\.|IN @ints|IN @texts| @lock|@list|\?|@(?P<search>contains|within)\((?P<column>[\w.]+)\)")
+_TAKES_A_VALUE = frozenset({"?", "IN @ints", "IN @texts", "contains", "within"})
+
+
+@dataclass(frozen=True, eq=False)
+class Dialect:
+    """How a database spells what the two SQL languages do not share.
+
+    Attributes:
+        marks: what stands for a mark in a statement; ``{n}`` is the number of its value, ``{column}`` its column.
+        types: what stands for a mark in a migration, in the order in which they are replaced.
+    """
+
+    marks: Mapping[str, str]
+    types: Mapping[str, str]
+
+    def migration(self, script: str) -> str:
+        """Return a migration as the database understands it; PostgreSQL's keeps ``@.`` for its schema."""
+        for mark, replacement in self.types.items():
+            script = script.replace(mark, replacement)
+        return script
+
+
+@lru_cache(maxsize=2_000)
+def statement(dialect: Dialect, text: str, prefix: str) -> str:
+    """Return a statement as a database understands it.
+
+    Args:
+        dialect: how the database spells it.
+        text: the statement with marks.
+        prefix: what stands before the names of our tables.
+    """
+    values = 0
+
+    def word(found: "re.Match[str]") -> str:
+        nonlocal values
+        mark = found["search"] or found[0]
+        if mark == "@.":
+            return prefix
+        values += mark in _TAKES_A_VALUE
+        return dialect.marks[mark].format(n=values, column=found["column"])
+
+    return _MARK.sub(word, text)
+
+
+_SQLITE_LIST = "IN (SELECT value FROM json_each(?))"
+_SQLITE_SEARCH = "instr(CAST(lower(CAST({column} AS TEXT)) AS BLOB), CAST(lower(?) AS BLOB)) > 0"
+
+SQLITE = Dialect(
+    marks={
+        "?": "?",
+        "IN @ints": _SQLITE_LIST,
+        "IN @texts": _SQLITE_LIST,
+        " @lock": "",  # a transaction that writes has the whole file to itself
+        "@list": "json_group_array",
+        "contains": _SQLITE_SEARCH,
+        "within": _SQLITE_SEARCH,
+    },
+    types={
+        "@serial": "integer PRIMARY KEY AUTOINCREMENT",
+        "@small": "integer",
+        "@big": "integer",
+        "@time": "real",
+        "@bytes": "blob",
+        "@rowless": " WITHOUT ROWID",
+        "@old_": "redrive_old_",
+        "@_": "redrive_",
+        "@.": "redrive_",
+    },
+)
+
+POSTGRES = Dialect(
+    marks={
+        "?": "${n}",
+        "IN @ints": "= ANY (${n}::bigint[])",
+        "IN @texts": "= ANY (${n}::text[])",
+        " @lock": " FOR UPDATE",
+        "@list": "json_agg",
+        "contains": """position(lower(${n}::text COLLATE "C") IN lower({column} COLLATE "C")) > 0""",
+        # as LATIN1 any byte is a letter, but for 0: bytes that have one are compared in octal, where 303 may be an é
+        "within": """CASE WHEN position(decode('00', 'hex') IN {column}) = 0
+            THEN position(lower(convert_from(convert_to(${n}::text, 'UTF8'), 'LATIN1') COLLATE "C")
+                IN lower(convert_from({column}, 'LATIN1') COLLATE "C")) > 0
+            ELSE position(lower(encode(convert_to(${n}::text, 'UTF8'), 'escape') COLLATE "C")
+                IN lower(encode({column}, 'escape') COLLATE "C")) > 0 END""",
+    },
+    types={
+        "@serial": "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "@small": "smallint",
+        "@big": "bigint",
+        "@time": "float8",
+        "@bytes": "bytea",
+        "@rowless": "",
+        "@old_": "old_",
+        "@_": "",
+    },
+)

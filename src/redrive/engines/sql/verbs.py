@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""A port's verbs, one line each: ``find = reads(failures.find)``, ``record = writes(recording.record)``."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from redrive.broker.port import Database
+from redrive.engines.sql.script import Script, now
+
+if TYPE_CHECKING:
+    from types import CoroutineType
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Verb: TypeAlias = "Callable[Concatenate[SqlStore, P], CoroutineType[Any, Any, T]]"
+"""A method whose arguments are a script's, and that returns what the script returns."""
+
+
+def writes(script: Callable[P, Script[T]]) -> "Verb[P, T]":
+    """Return a verb that runs a script in a transaction, durably; the script may be begun again."""
+
+    async def verb(store: "SqlStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store.database.run(lambda: script(*args, **kwargs))
+
+    verb.__doc__ = script.__doc__
+    return verb  # type: ignore[return-value]  # mypy has no CoroutineType for what an async function makes
+
+
+def reads(script: Callable[P, Script[T]]) -> "Verb[P, T]":
+    """Return a verb that runs a script that only reads, all of it as it was at one moment."""
+
+    async def verb(store: "SqlStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store.database.look(lambda: script(*args, **kwargs))
+
+    verb.__doc__ = script.__doc__
+    return verb  # type: ignore[return-value]  # mypy has no CoroutineType for what an async function makes
+
+
+class SqlStore:
+    """A port whose verbs are scripts on a database.
+
+    Args:
+        database: the database.
+        is_shared: whether its owner opens and closes it.
+    """
+
+    def __init__(self, database: Database, *, is_shared: bool = False) -> None:
+        self.database = database
+        self._is_shared = is_shared
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date."""
+        if not self._is_shared:
+            await self.database.open()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if not self._is_shared:
+            await self.database.close()
+
+    now = reads(now)
