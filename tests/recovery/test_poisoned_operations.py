@@ -200,7 +200,7 @@ async def test_a_lane_that_does_not_work_is_tried_again_ever_more_rarely(site):
     operation = await served(process, operation.number)
     assert (operation.state.word, operation.progress.forwarded) == ("completed", 1)
     told = [each for each in process.events if isinstance(each, RecoveryFault)]
-    assert [(each.doing, each.error) for each in told] == 4 * [("lane/orders", "ZeroDivisionError")]
+    assert [(each.doing, each.exception_type) for each in told] == 4 * [("lane/orders", "ZeroDivisionError")]
 
 
 async def test_work_that_cannot_be_looked_for_is_looked_for_again(site):
