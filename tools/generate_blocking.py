@@ -23,12 +23,12 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack
 
 from redrive import duration
-from redrive.broker.broker import Broker, Payload
+from redrive.broker.broker import Broker
 from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery
 from redrive.broker.effects import Effect, EffectResult, SessionLock
 from redrive.broker.lifecycle import State
-from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
+from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Payload, Received
 from redrive.broker.port import Capabilities, QueueInfo
 from redrive.broker.portal import Portal
 from redrive.broker.session import Session

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Mistakes that everybody makes once are told with the way out."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,30 +9,22 @@ from redrive.broker import Message, QueueSettings, Send
 from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound
 
 
-@dataclass
-class Order:
-    number: int
-
-
-class Model:
-    """What pydantic's look like from outside."""
-
-    def model_dump_json(self):
-        return "{}"
-
-
 @pytest.mark.parametrize(
     ("payload", "fix"),
     [
-        ({"a": 1}, r"must be a text, bytes or a Message; send JSON: json\.dumps\(order\).*, not 'dict'"),
-        ([1], r"json\.dumps\(order\)"),
-        (5, r"json\.dumps\(order\)"),
-        (Order(1), r"json\.dumps\(dataclasses\.asdict\(order\)\)"),
-        (Model(), r"order\.model_dump_json\(\)"),
+        (
+            {"a": {1, 2}},
+            r"must be bytes, a text, JSON values, .*; .* set is no JSON type, dataclass or model, not 'dict'",
+        ),
+        (object(), r"object is no JSON type"),
+        (None, r"for JSON's null send b'null', not 'NoneType'"),
+        (Message, r"Message is a class: send an instance of it"),
+        (float("nan"), r"not JSON compliant"),
+        (["\ud800"], r"cannot become JSON"),
         (bytearray(b"x"), r"bytes\(data\)"),
         ("\ud800", r"valid Unicode"),
     ],
-    ids=["dict", "list", "number", "dataclass", "model", "bytearray", "half a pair"],
+    ids=["set", "object", "none", "class", "nan", "half a pair inside", "bytearray", "half a pair"],
 )
 async def test_what_is_no_message_says_how_to_make_one(broker, payload, fix):
     with pytest.raises(InvalidMessage, match=fix):
@@ -47,7 +38,7 @@ async def test_what_is_no_message_says_how_to_make_one(broker, payload, fix):
 
 @pytest.mark.parametrize(
     ("body", "fix"),
-    [("text", r"text\.encode\(\)"), ({"a": 1}, r"json\.dumps"), (bytearray(b"x"), r"bytes\(data\)")],
+    [("text", r"text\.encode\(\)"), ({"a": 1}, r"Message\.of\(order\)"), (bytearray(b"x"), r"bytes\(data\)")],
     ids=["text", "dict", "bytearray"],
 )
 def test_a_body_that_is_no_bytes_says_how_to_make_them(body, fix):
@@ -68,10 +59,9 @@ async def test_many_messages_may_come_from_anywhere(broker):
     assert len(await broker.peek("orders")) == 4
 
 
-@pytest.mark.parametrize("payload", ["text", b"bytes", {"a": 1}, None], ids=["text", "bytes", "dict", "None"])
-def test_a_send_takes_a_message(payload):
-    with pytest.raises(InvalidMessage, match=r"Send\(queue, Message\(b'...'\)\); broker\.send takes a text or bytes"):
-        Send("orders", payload)
+def test_a_send_of_nothing_is_refused_when_it_is_made():
+    with pytest.raises(InvalidMessage, match=r"must be bytes, a text, JSON values"):
+        Send("orders", None)
 
 
 @pytest.mark.parametrize("at", [30, 30.0, timedelta(seconds=30), "tomorrow", datetime(2026, 1, 1)], ids=repr)  # noqa: DTZ001

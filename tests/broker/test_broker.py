@@ -97,7 +97,7 @@ async def test_a_message_its_body_or_a_text_can_be_sent(broker, payload, body, c
     assert len(seen.id) == 32
 
 
-@pytest.mark.parametrize("payload", [None, 7, {"a": 1}])
+@pytest.mark.parametrize("payload", [None, {7}])
 async def test_anything_else_is_refused(broker, payload):
     with pytest.raises(InvalidMessage):
         await broker.send("orders", payload)

@@ -31,12 +31,12 @@ def test_the_trace_keeps_the_causes():
 
 
 def test_a_trace_of_our_own_frames_only_is_kept_whole():
+    from redrive.broker.decode import decoder
     from redrive.errors import InvalidPayload
-    from redrive.worker.decode import decoder
 
     try:
         decoder(int)(None)
     except AttributeError as error:
         inside = error.with_traceback(error.__traceback__.tb_next)
-    assert "redrive/worker/decode.py" in trace_of(inside)
+    assert "redrive/broker/decode.py" in trace_of(inside)
     assert issubclass(InvalidPayload, ValueError)

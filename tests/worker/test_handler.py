@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from redrive.broker.decode import decoder
 from redrive.errors import InvalidSetting, UnknownSetting, UsageError
 from redrive.retry import Exponential, Fixed
 from redrive.worker import BlockingContext, Context, Recoverability, Worker
-from redrive.worker.decode import decoder
 
 
 def declared(fn, **settings):

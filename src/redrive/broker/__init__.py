@@ -6,8 +6,9 @@ Peek-lock queues: a received message is locked, not gone. Settle it, or it is de
 
 from redrive.broker import headers, views
 from redrive.broker.blocking import BlockingBroker, BlockingDelivery, BlockingSession
-from redrive.broker.broker import Broker, Payload
+from redrive.broker.broker import Broker
 from redrive.broker.bulk import Resubmitted, Stayed
+from redrive.broker.decode import decoder
 from redrive.broker.delivery import Delivery
 from redrive.broker.effects import (
     Abandon,
@@ -21,7 +22,7 @@ from redrive.broker.effects import (
     SetSessionState,
 )
 from redrive.broker.lifecycle import State
-from redrive.broker.message import DeadLetterInfo, Lock, Message, Received
+from redrive.broker.message import DeadLetterInfo, Lock, Message, Payload, Received
 from redrive.broker.port import Capabilities, Engine, QueueInfo, Upkeep
 from redrive.broker.rules import dead_letter_queue, source_queue
 from redrive.broker.session import Session
@@ -57,6 +58,7 @@ __all__ = [
     "Stayed",
     "Upkeep",
     "dead_letter_queue",
+    "decoder",
     "headers",
     "source_queue",
     "views",

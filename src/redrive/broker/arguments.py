@@ -5,13 +5,12 @@ What can never work is refused with its name and what it may be instead, never w
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import is_dataclass
 from typing import Any
 
 from redrive import number
 from redrive.broker.effects import Cancel, Effect, Send
 from redrive.broker.lifecycle import State
-from redrive.broker.message import Message, check_text, json_hint
+from redrive.broker.message import Message, check_text
 from redrive.broker.settings import QueueSettings
 from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound, UnknownSetting, UsageError
 
@@ -100,15 +99,3 @@ def check_payloads(messages: Iterable[Any]) -> list[Any]:
         told = "must be a list of messages: ['one', 'two']; for a single one there is send"
         raise InvalidMessage("messages", type(messages).__name__, told)
     return list(messages)
-
-
-def not_a_payload(payload: object) -> InvalidMessage:
-    """Return the error that says how to send something that is no message."""
-    kind = type(payload)
-    if hasattr(payload, "model_dump_json"):
-        fix = "send its JSON: order.model_dump_json()"
-    elif is_dataclass(payload) and not isinstance(payload, type):
-        fix = "send its JSON: json.dumps(dataclasses.asdict(order))"
-    else:
-        fix = json_hint(payload)
-    return InvalidMessage("message", kind.__name__, f"must be a text, bytes or a Message; {fix}")

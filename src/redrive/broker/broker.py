@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeAlias, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
 from redrive import duration, instant
 from redrive.broker import bulk
@@ -22,13 +22,12 @@ from redrive.broker.arguments import (
     check_session_id,
     check_settings,
     check_states,
-    not_a_payload,
 )
 from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery, named, random_id
 from redrive.broker.effects import Cancel, Effect, EffectResult, Send
 from redrive.broker.lifecycle import State
-from redrive.broker.message import Message, Received, check_encodable
+from redrive.broker.message import Message, Payload, Received
 from redrive.broker.port import Capabilities, Engine, QueueInfo
 from redrive.broker.retry_engine import RetryingEngine
 from redrive.broker.rules import check_queue_name
@@ -37,9 +36,6 @@ from redrive.broker.settings import QueueOptions, QueueSettings, check_max_messa
 from redrive.clock import Clock, pause, system_clock, utc
 from redrive.errors import QueueConflict, RedriveError, UsageError
 from redrive.retry import Policy
-
-Payload: TypeAlias = Message | bytes | str
-"""What can be sent: a message, or just its body."""
 
 _logger = logging.getLogger("redrive.broker")
 
@@ -333,14 +329,9 @@ class Broker:
 
 
 def as_message(payload: Payload, new_id: Callable[[], str] = random_id) -> Message:
-    """Return a message with an id for what is to be sent; a text becomes UTF-8."""
+    """Return a message with an id for what is to be sent."""
     if type(payload) is bytes and new_id is random_id:
         return Message.plain(payload, random_id())
     if isinstance(payload, Message):
         return payload if payload.id is not None else payload.with_id(new_id())
-    if isinstance(payload, str):
-        check_encodable("message", payload)
-        return Message(payload.encode(), id=new_id(), content_type="text/plain; charset=utf-8")
-    if not isinstance(payload, bytes):
-        raise not_a_payload(payload)
-    return Message(payload, id=new_id())
+    return Message.of(payload, id=new_id())

@@ -6,17 +6,17 @@ from datetime import datetime
 from typing import TypeAlias
 
 from redrive import duration, instant
-from redrive.broker.message import Headers, Lock, Message, check_headers
-from redrive.errors import InvalidMessage, InvalidSetting
+from redrive.broker.message import Headers, Lock, Message, Payload, check_headers
+from redrive.errors import InvalidSetting
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Send:
     """Put a message into a queue, now or at an instant. Its outcome is the sequence number, None for a duplicate.
 
     Attributes:
         queue: where to.
-        message: what.
+        message: what; it may be made with what its body is made of.
         at: when it becomes available; None: at once.
         even_if_seen: whether it is stored although its id was seen before, as it is sent again on purpose.
     """
@@ -26,12 +26,21 @@ class Send:
     at: datetime | None = None
     even_if_seen: bool = False
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.message, Message):
-            told = "must be a Message: Send(queue, Message(b'...')); broker.send takes a text or bytes as they are"
-            raise InvalidMessage("message", type(self.message).__name__, told)
-        if self.at is not None:
-            instant.zoned("at", self.at)
+    def __init__(
+        self,
+        queue: str,
+        message: Payload,
+        at: datetime | None = None,
+        even_if_seen: bool = False,  # noqa: FBT001, FBT002 - the fields, as dataclasses.replace gives them
+    ) -> None:
+        made = message if isinstance(message, Message) else Message.of(message)
+        if at is not None:
+            instant.zoned("at", at)
+        put = object.__setattr__
+        put(self, "queue", queue)
+        put(self, "message", made)
+        put(self, "at", at)
+        put(self, "even_if_seen", even_if_seen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 """Messages: what a program sends, and what it gets back. Pure: no I/O, no clock, no randomness."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 from redrive import duration
+from redrive.broker.encode import Encodable, check_encodable, encoded
 from redrive.broker.lifecycle import State
 from redrive.errors import InvalidMessage, InvalidSetting
 
@@ -22,6 +23,20 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 _TEXTS = ("content_type", "subject", "correlation_id", "reply_to", "to", "session_id")
 _NO_TEXTS = (None,) * len(_TEXTS)
+
+
+class MessageProperties(TypedDict, total=False):
+    """What a message may have beside its body."""
+
+    id: str | None
+    content_type: str | None
+    subject: str | None
+    correlation_id: str | None
+    reply_to: str | None
+    to: str | None
+    ttl: float | timedelta | None
+    session_id: str | None
+    headers: Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,20 @@ class Message:
                 raise InvalidMessage(error.setting, error.value, error.allowed) from None
         if self.headers or type(self.headers) is not dict:
             check_headers(self.headers)
+
+    @classmethod
+    def of(cls, payload: "Message | Encodable", **properties: Unpack[MessageProperties]) -> "Message":
+        """Return a message whose body is made of something, as ``send`` makes it: ``Message.of(order, id="o-1")``.
+
+        Bytes are the body as it is and a text is UTF-8; JSON values, dataclasses, pydantic and msgspec models are JSON.
+
+        Raises:
+            InvalidMessage: it cannot be sent.
+        """
+        if isinstance(payload, Message):
+            return replace(payload, **properties) if properties else payload
+        body, content_type = encoded(payload)
+        return cls(body, **(MessageProperties(content_type=content_type) | properties))
 
     @classmethod
     def plain(cls, body: bytes, message_id: str) -> "Message":
@@ -147,6 +176,10 @@ class Message:
     def ttl_s(self) -> float | None:
         """The time to live in seconds."""
         return None if self.ttl is None else float(self.ttl)  # type: ignore[arg-type]  # __post_init__ made it a number
+
+
+Payload: TypeAlias = Message | Encodable
+"""What can be sent: a message, or just what its body is made of."""
 
 
 def unsealed(kind: type) -> Any:  # noqa: ANN401 - a class whose instances are filled field by field
@@ -242,7 +275,7 @@ def json_hint(payload: object) -> str:
         return "encode it: text.encode()"
     if isinstance(payload, bytearray | memoryview):
         return "copy it: bytes(data)"
-    return "send JSON: json.dumps(order).encode()"
+    return "make it with Message.of(order), which sends JSON"
 
 
 def check_headers(headers: Headers) -> None:
@@ -281,11 +314,3 @@ def _check_header(name: object, value: object) -> None:
         )
     elif value is not None and not isinstance(value, int | float | bool):
         raise InvalidMessage(f"header {name!r}", value, "must be a text, a number, a boolean or None")
-
-
-def check_encodable(name: str, text: str) -> None:
-    """See that a text is valid Unicode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidMessage(name, text, "must be valid Unicode: it has half of a surrogate pair") from None

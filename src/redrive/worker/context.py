@@ -99,7 +99,7 @@ class HandlerFacts:
 
         Args:
             queue: where to.
-            message: a message, or its body.
+            message: a message, or what its body is made of: bytes, a text, JSON values, a dataclass, a model.
             at: when it becomes available.
             delay: how long until then.
         """
@@ -225,15 +225,6 @@ class BlockingContext(HandlerFacts):
 
 
 def _outgoing(payload: Payload) -> Message:
-    message = _as_message(payload)
+    message = Message.of(payload)
     headers = unbound(message.headers)
     return message if headers is message.headers else replace(message, headers=headers)
-
-
-def _as_message(payload: Payload) -> Message:
-    """Return a message for what is to be sent; the broker names it, and a text becomes UTF-8."""
-    if isinstance(payload, Message):
-        return payload
-    if isinstance(payload, str):
-        return Message(payload.encode(), content_type="text/plain; charset=utf-8")
-    return Message(payload)

@@ -6,7 +6,7 @@ import traceback
 from types import CoroutineType, FrameType, TracebackType
 from typing import Any
 
-_OURS = ("redrive.worker.", "redrive.retry.")
+_OURS = ("redrive.worker.", "redrive.retry.", "redrive.broker.decode")
 
 
 def source_of(error: BaseException) -> str:

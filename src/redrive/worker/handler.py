@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any, TypeAlias, get_type_hints
 
 from redrive import duration, number
-from redrive.broker import QueueInfo
+from redrive.broker import Message, QueueInfo, decoder
 from redrive.errors import InvalidSetting
 from redrive.retry import Backoff
 from redrive.worker.context import BlockingContext, Context
-from redrive.worker.decode import Decode, decoder
 from redrive.worker.recoverability import Decision, HandlerFailure, Recoverability, decide
 from redrive.worker.slowdown import SlowDown
 
+Decode: TypeAlias = Callable[[Message], Any]
 Decide: TypeAlias = Callable[[HandlerFailure], Decision]
 
 _MOST_CONCURRENT = 1_000

@@ -63,8 +63,8 @@ WRONG: dict[str, tuple[list[Any], Call]] = {
     "resubmit at most": (["1", 1.5, True, 0, -1], lambda broker, value: broker.resubmit(ORDERS, max_messages=value)),
     "wait": (["10s", -1, math.nan, math.inf, None, True], lambda broker, value: broker.receive(ORDERS, wait=value)),
     "session": (["", "a\0b", HALF_A_PAIR, "x" * 2_000, 5, b"A"], lambda b, value: b.accept_session(ORDERS, value)),
-    "payload": ([{}, [], 5, None, HALF_A_PAIR, bytearray(b"x"), object()], lambda b, value: b.send(ORDERS, value)),
-    "payloads": (["abc", b"abc", {"a": 1}, 5, None, Message(b""), [5]], lambda b, value: b.send_many(ORDERS, value)),
+    "payload": ([{5}, None, HALF_A_PAIR, bytearray(b"x"), object()], lambda b, value: b.send(ORDERS, value)),
+    "payloads": (["abc", b"abc", {"a": 1}, 5, None, Message(b""), [None]], lambda b, value: b.send_many(ORDERS, value)),
     "at": (
         [
             *("tomorrow", -1, math.nan, True, None, 1e12, timedelta(days=400)),
@@ -163,7 +163,7 @@ class BorderBehaviours(EngineFixtures):
             lambda: held.dead_letter(None),  # type: ignore[arg-type]
             lambda: held.dead_letter("x", 5),  # type: ignore[arg-type]
             lambda: held.complete("done"),  # type: ignore[arg-type]
-            lambda: held.complete(Send(ORDERS, "text")),  # type: ignore[arg-type]
+            lambda: held.complete(Send(ORDERS, None)),  # type: ignore[arg-type]
             lambda: held.complete(Send(ORDERS, Message(b""), 30)),  # type: ignore[arg-type]
         ]
         for call in calls:

@@ -15,8 +15,8 @@ import pydantic
 import pytest
 
 from redrive.broker import Message
+from redrive.broker.decode import decoder
 from redrive.errors import InvalidPayload, InvalidSetting
-from redrive.worker.decode import decoder
 
 
 class Colour(Enum):

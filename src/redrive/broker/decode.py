@@ -10,12 +10,11 @@ import json
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from datetime import date, datetime, time
-from decimal import Decimal, InvalidOperation
+from decimal import InvalidOperation
 from enum import Enum
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints, is_typeddict
-from uuid import UUID
 
+from redrive.broker.encode import AS_TEXT
 from redrive.broker.message import Message
 from redrive.errors import InvalidPayload, InvalidSetting
 
@@ -23,13 +22,6 @@ Decode: TypeAlias = Callable[[Message], Any]
 _Convert: TypeAlias = Callable[[Any, str], Any]
 """Turns a JSON value into what is wanted; the text says where in the body it is."""
 
-_FROM_TEXT: dict[Any, Callable[[str], Any]] = {
-    datetime: datetime.fromisoformat,
-    date: date.fromisoformat,
-    time: time.fromisoformat,
-    Decimal: Decimal,
-    UUID: UUID,
-}
 _PLAIN: dict[Any, tuple[type, ...]] = {str: (str,), int: (int,), float: (int, float), bool: (bool,)}
 
 
@@ -75,7 +67,7 @@ def _converter(wanted: Any, seen: dict[type, _Convert]) -> _Convert:  # noqa: AN
         return lambda value, where: _checked(value, (type(None),), where)
     if wanted in _PLAIN:
         return lambda value, where: _plain(value, wanted, where)
-    if wanted in _FROM_TEXT:
+    if wanted in AS_TEXT:
         return lambda value, where: _from_text(value, wanted, where)
     if isinstance(wanted, type) and issubclass(wanted, Enum):
         return lambda value, where: _enum_member(value, wanted, where)
@@ -166,7 +158,7 @@ def _plain(value: Any, wanted: type, where: str) -> Any:  # noqa: ANN401 - JSON 
 def _from_text(value: Any, wanted: Any, where: str) -> Any:  # noqa: ANN401 - JSON in, a value out
     text = _checked(value, (str,), where)
     try:
-        return _FROM_TEXT[wanted](text)
+        return AS_TEXT[wanted][1](text)
     except (ValueError, InvalidOperation) as error:
         raise InvalidPayload(f"{where} is no {wanted.__name__}: {text[:60]!r}") from error
 
