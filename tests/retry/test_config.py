@@ -540,8 +540,8 @@ def test_retry_made_while_the_file_is_reloaded_follows_it(policies, path, clock,
     """Between reading the policies in force and being known to those who replace them, nobody may replace them."""
     building, go = threading.Event(), threading.Event()
 
-    def build_slowly(**settings):
-        plan = RetryPlan(**settings)
+    def build_slowly(settings):
+        plan = RetryPlan(settings)
         if threading.current_thread() is making:
             building.set()
             go.wait(PATIENCE_S)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""RetryOptions are checked when a retry is made, and every wrong one is named with what it may be."""
+"""Settings are checked when a retry is made, and every wrong one is named with what it may be."""
 
+import ast
 import asyncio
+import inspect
 import math
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +23,7 @@ from redrive.retry import (
     RetryBudget,
     retry,
 )
+from redrive.retry import settings as settings_module
 from redrive.retry.settings import DEFAULT_DEADLINE, RetryPlan
 from redrive.testing import ManualClock
 
@@ -108,6 +112,25 @@ def test_nothing_is_taken_by_position():
 def test_an_unknown_setting_is_refused():
     with pytest.raises(TypeError, match="attempts"):
         retry(on=ValueError, attempts=3)
+
+
+def test_the_type_checker_knows_the_settings_of_the_signature():
+    """Nothing can make a TypedDict of a signature; and it is not there at run time, where typing is not imported."""
+    tree = ast.parse(Path(settings_module.__file__).read_text())
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name.endswith("Options")]
+    stated = {line.target.id: ast.unparse(line.annotation) for each in classes for line in each.body[1:]}
+    parameters = inspect.signature(retry, eval_str=False).parameters
+    assert {name: kind.strip("'") for name, kind in stated.items()} == {
+        name: each.annotation if isinstance(each.annotation, str) else inspect.formatannotation(each.annotation)
+        for name, each in parameters.items()
+    }
+    assert {key.value for key in keys_of(tree)} == set(parameters), "each setting is checked"
+
+
+def keys_of(tree):
+    """Return the keys with which a plan looks for settings."""
+    asked = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript) and node.value.id == "settings"]
+    return [node.slice for node in asked]
 
 
 # --- what a plan makes of its settings --------------------------------------------------------------------------------

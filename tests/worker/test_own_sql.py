@@ -14,11 +14,12 @@ from sqlalchemy.orm import Session
 
 import redrive
 from redrive.broker import Message
+from redrive.broker.headers import RECOVERY_TAG
+from redrive.broker.rules import CONFIRMATIONS
 from redrive.engines.postgres.store import Store as PostgresStore
 from redrive.engines.sqlite.store import Store as SqliteStore
 from redrive.errors import LockLost, UsageError
 from redrive.worker import BlockingContext, Context, HandlerFailed, MessageLockLost, Recoverability, Worker
-from redrive.worker.confirmation import CONFIRMATIONS, RECOVERY_TAG
 from tests.postgres.server import run_sql
 
 TWICE = Recoverability(immediate=1, delayed=None)

@@ -20,37 +20,18 @@ from redrive.telemetry import report
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
+    from typing import Any, Literal, Self, TypeVar, Unpack
 
     from redrive.clock import Clock
     from redrive.duration import Duration
-    from redrive.retry.breaker import WhenOpen
     from redrive.retry.policy import Policy
     from redrive.retry.policy_file import PolicySet
-    from redrive.retry.settings import On
-    from redrive.telemetry import Event
+    from redrive.retry.settings import On, OperationOptions, RetryOptions
 
     T = TypeVar("T")
 
-    class OtherSettings(TypedDict, total=False):
-        """The settings of ``retry`` that a policy file's operation leaves to the code."""
 
-        on_result: Callable[[Any], object] | None
-        max_attempts: int | None
-        deadline: Duration | None
-        attempt_timeout: Duration | None
-        breaker: CircuitBreaker | None
-        when_open: WhenOpen
-        budget: RetryBudget | None
-        request_id: str | Callable[[], str] | None
-        on_event: Callable[[Event], object] | None
-        redact: Callable[[str], str] | None
-        retry_exhausted: bool
-        clock: Clock
-        chance: Callable[[], float]
-
-
-_DEFAULTS: "dict[str, Any]" = dict(retry.__kwdefaults__ or {})
+_DEFAULTS: "Any" = dict(retry.__kwdefaults__ or {})
 _PARSERS = {"toml": parse_toml, "xml": parse_xml}
 _LARGEST_FILE_BYTES = 1_048_576
 
@@ -106,7 +87,7 @@ class Policies:
         return policy
 
     def retry(
-        self, operation: str = "", *, on: "On", policy: str | None = None, **settings: "Unpack[OtherSettings]"
+        self, operation: str = "", *, on: "On", policy: str | None = None, **settings: "Unpack[OperationOptions]"
     ) -> Retry:
         """Return a retry for an operation that follows the file.
 
@@ -119,7 +100,8 @@ class Policies:
         Raises:
             UnknownPolicy: the file has no policy of that name.
         """
-        return _FileRetry(_LivePlan(self._book, operation, policy, {"on": on, "operation": operation, **settings}))
+        stated: Any = {"on": on, "operation": operation, **settings}
+        return _FileRetry(_LivePlan(self._book, operation, policy, stated))
 
     def reload(self) -> None:
         """Read the file again and put it in force, as a whole or not at all.
@@ -207,7 +189,7 @@ class _LivePlan(Live):
 
     __slots__ = ("__weakref__", "_book", "_operation", "_policy", "stated")
 
-    def __init__(self, book: _Book, operation: str, policy: str | None, stated: "dict[str, Any]") -> None:
+    def __init__(self, book: _Book, operation: str, policy: str | None, stated: "RetryOptions") -> None:
         self._book = book
         self._operation = operation
         self._policy = policy
@@ -215,15 +197,15 @@ class _LivePlan(Live):
         super().__init__(book.enrol(self))
 
     def build(self) -> RetryPlan:
-        return RetryPlan(**_DEFAULTS | self._book.settings_for(self._operation, self._policy) | self.stated)
+        return RetryPlan(_DEFAULTS | self._book.settings_for(self._operation, self._policy) | self.stated)
 
     def current(self) -> RetryPlan:
         self._book.refresh()
         return self.plan
 
-    def with_stated(self, settings: "dict[str, Any]") -> "_LivePlan":
+    def with_stated(self, settings: "RetryOptions") -> "_LivePlan":
         operation = settings.get("operation", self._operation)
-        return _LivePlan(self._book, operation, self._policy, self.stated | settings)
+        return _LivePlan(self._book, operation, self._policy, {**self.stated, **settings})
 
 
 class _FileRetry(Retry):
@@ -235,7 +217,7 @@ class _FileRetry(Retry):
         super().__init__(_DEFAULTS | live.stated, live)
         self._file_plan = live
 
-    def _derive(self, settings: "dict[str, Any]") -> Retry:
+    def _derive(self, settings: "RetryOptions") -> Retry:
         return _FileRetry(self._file_plan.with_stated(settings))
 
 

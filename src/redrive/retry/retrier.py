@@ -43,9 +43,9 @@ class Retry:
 
     __slots__ = ("_is_live", "_live", "_settings")
 
-    def __init__(self, settings: "dict[str, Any]", live: Live | None = None) -> None:
+    def __init__(self, settings: "RetryOptions", live: Live | None = None) -> None:
         self._settings = settings
-        self._live = Live(RetryPlan(**settings)) if live is None else live
+        self._live = Live(RetryPlan(settings)) if live is None else live
         self._is_live = live is not None
 
     def __call__(self, fn: "F", /) -> "F":
@@ -82,10 +82,10 @@ class Retry:
         for name, value in settings.items():
             if name not in self._settings:
                 raise unknown_setting(name, value, self._settings)
-        return self._derive(dict(settings))
+        return self._derive(settings)
 
-    def _derive(self, settings: "dict[str, Any]") -> "Retry":
-        return Retry(self._settings | settings)
+    def _derive(self, settings: "RetryOptions") -> "Retry":
+        return Retry({**self._settings, **settings})
 
     def _block_name(self) -> str:
         if self._live.plan.on_result is not None:
@@ -143,4 +143,5 @@ def retry(
     Raises:
         InvalidSetting: an argument is not what it may be.
     """
-    return Retry(dict(locals()))
+    settings: Any = dict(locals())
+    return Retry(settings)

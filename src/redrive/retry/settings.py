@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The settings of a retry, checked once and ready to use: what to retry, how, and within which limits."""
+"""The settings of a retry, checked once and ready to use: what to retry, how, and within which limits.
+
+The signature of ``retry`` is the list of the settings: their names, types and defaults. Here is what only a type
+checker reads, for callers that state some of them, and one line for each that checks it.
+"""
+# pyright: reportTypedDictNotRequiredAccess=false
+# A plan gets all settings, since ``retry`` has a default for each; RetryOptions are for those who state a few.
 
 from redrive import duration
 from redrive.errors import InvalidSetting
@@ -19,25 +25,29 @@ if TYPE_CHECKING:
     from redrive.retry.policy import Policy
     from redrive.telemetry import Event
 
-    class RetryOptions(TypedDict, total=False):
-        """The settings of ``retry``, for whoever passes some of them on."""
+    class OperationOptions(TypedDict, total=False):
+        """The settings that are the code's own, also where a policy file says how to retry."""
+
+        on_result: Callable[[Any], object] | None
+        max_attempts: int | None
+        deadline: Duration | None
+        attempt_timeout: Duration | None
+        breaker: CircuitBreaker | None
+        when_open: WhenOpen
+        budget: RetryBudget | None
+        request_id: str | Callable[[], str] | None
+        on_event: Callable[[Event], object] | None
+        redact: Callable[[str], str] | None
+        retry_exhausted: bool
+        clock: Clock
+        chance: Callable[[], float]
+
+    class RetryOptions(OperationOptions, total=False):
+        """The settings of ``retry``, for a caller that states some; a test holds them equal to its signature."""
 
         on: "On"
-        on_result: "Callable[[Any], object] | None"
-        policy: "Policy | None"
-        max_attempts: int | None
-        deadline: "Duration | None"
-        attempt_timeout: "Duration | None"
-        breaker: "CircuitBreaker | None"
-        when_open: "WhenOpen"
-        budget: "RetryBudget | None"
+        policy: Policy | None
         operation: str
-        request_id: "str | Callable[[], str] | None"
-        on_event: "Callable[[Event], object] | None"
-        redact: "Callable[[str], str] | None"
-        retry_exhausted: bool
-        clock: "Clock"
-        chance: "Callable[[], float]"
 
     ErrorTest: TypeAlias = type[Exception] | Callable[[Exception], bool]
     On: TypeAlias = ErrorTest | tuple[ErrorTest, ...] | list[ErrorTest]
@@ -59,51 +69,26 @@ _COROUTINE = 0x80
 class RetryPlan:
     """Checked settings. Built once per retry and shared by all its calls; nothing in it changes."""
 
-    __slots__ = (
-        "attempt_timeout", "breaker", "budget", "chance", "clock", "deadline", "errors", "has_stated_deadline",
-        "is_announced", "max_attempts", "on_event", "on_result", "operation", "policy", "redact", "request_id",
-        "retry_exhausted", "tests", "when_open",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        *,
-        on: "On",
-        on_result: "Callable[[Any], object] | None",
-        policy: "Policy | None",
-        max_attempts: int | None,
-        deadline: "Duration | None",
-        attempt_timeout: "Duration | None",
-        breaker: "CircuitBreaker | None",
-        when_open: "WhenOpen",
-        budget: "RetryBudget | None",
-        operation: str,
-        request_id: "str | Callable[[], str] | None",
-        on_event: "Callable[[Event], object] | None",
-        redact: "Callable[[str], str] | None",
-        retry_exhausted: bool,
-        clock: "Clock",
-        chance: "Callable[[], float]",
-    ) -> None:
-        self.errors, self.tests = _split(on)
-        self.on_result = _check_callable("on_result", on_result)
-        self.policy, self.max_attempts = _limited(policy, check_max_attempts(max_attempts))
-        self.deadline = None if deadline is None else duration.seconds("deadline", deadline)
-        self.attempt_timeout = None if attempt_timeout is None else duration.seconds("attempt_timeout", attempt_timeout)
-        # Limits that somebody stated are promises: nested calls see them, and async attempts are cut off at them.
+    def __init__(self, settings: "RetryOptions") -> None:
+        self.errors, self.tests = _split(settings["on"])
+        self.on_result = _check_callable("on_result", settings["on_result"])
+        self.policy, self.max_attempts = _limited(settings["policy"], check_max_attempts(settings["max_attempts"]))
+        self.deadline = _seconds("deadline", settings["deadline"])
+        self.attempt_timeout = _seconds("attempt_timeout", settings["attempt_timeout"])
+        self.breaker = _check_part("breaker", settings["breaker"], "admit", "a CircuitBreaker")
+        self.when_open = check_when_open(settings["when_open"])
+        self.budget = _check_part("budget", settings["budget"], "grants_retry", "a RetryBudget")
+        self.operation = settings["operation"]
+        self.request_id = settings["request_id"]
+        self.on_event = _check_callable("on_event", settings["on_event"])
+        self.redact = _check_callable("redact", settings["redact"])
+        self.retry_exhausted = settings["retry_exhausted"]
+        self.clock = _check_part("clock", settings["clock"], "monotonic", "a clock", required=True)
+        self.chance = _check_callable("chance", settings["chance"], required=True)
+        # Limits that a caller stated are promises: nested calls see them, and async attempts are cut off at them.
         # The default deadline only keeps retries from going on for ever, and costs nothing while nothing fails.
-        self.has_stated_deadline = not (deadline is None or isinstance(deadline, Default))
-        self.is_announced = self.has_stated_deadline or attempt_timeout is not None or not retry_exhausted
-        self.breaker = _check_part("breaker", breaker, "admit", "a CircuitBreaker")
-        self.when_open = check_when_open(when_open)
-        self.budget = _check_part("budget", budget, "grants_retry", "a RetryBudget")
-        self.operation = operation
-        self.request_id = request_id
-        self.on_event = _check_callable("on_event", on_event)
-        self.redact = _check_callable("redact", redact)
-        self.retry_exhausted = retry_exhausted
-        self.clock = _check_part("clock", clock, "monotonic", "a clock", required=True)
-        self.chance = _check_callable("chance", chance, required=True)
+        self.has_stated_deadline = self.deadline is not None and not isinstance(settings["deadline"], Default)
+        self.is_announced = self.has_stated_deadline or self.attempt_timeout is not None or not self.retry_exhausted
 
     def is_quiet(self) -> bool:
         """Say whether a call that succeeds has nothing to announce, admit or count."""
@@ -144,6 +129,10 @@ def _limited(policy: "Policy | None", max_attempts: int | None) -> "tuple[Policy
     if max_attempts is not None and isinstance(chosen, Backoff):
         return with_max_attempts(chosen, max_attempts), None
     return chosen, max_attempts
+
+
+def _seconds(setting: str, value: "Duration | None") -> float | None:
+    return None if value is None else duration.seconds(setting, value)
 
 
 def _check_part(setting: str, value: "_F", method: str, meant: str, *, required: bool = False) -> "_F":
