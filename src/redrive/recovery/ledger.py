@@ -15,7 +15,6 @@ from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Recorded
 from redrive.recovery.filter import Filter
 from redrive.recovery.operation import Counts, Operation, Plan
 from redrive.recovery.records import (
-    Ask,
     AuditEntry,
     Batch,
     DryRun,
@@ -25,6 +24,7 @@ from redrive.recovery.records import (
     LaneInfo,
     Lease,
     Note,
+    OperationRequest,
     Part,
     ServiceInfo,
     Staged,
@@ -128,7 +128,7 @@ class FailureStore(Protocol):
 class OperationStore(Protocol):
     """Operations, and what people decide about them."""
 
-    async def request(self, ask: Ask) -> Operation:
+    async def request(self, ask: OperationRequest) -> Operation:
         """Store a request; the same key twice gives the same operation."""
         ...
 

@@ -275,7 +275,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class OperationRequest:
     """A request for an operation.
 
     Attributes:

@@ -23,7 +23,7 @@ from redrive.recovery.ingest import Classifier, Ingester, with_dead_letters
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.operation import Kind, Operation, Plan
 from redrive.recovery.queries import PAGE, Chosen, How, Reader
-from redrive.recovery.records import Ask, AuditEntry, FailedMessage, Note, check_words, storable
+from redrive.recovery.records import AuditEntry, FailedMessage, Note, OperationRequest, check_words, storable
 from redrive.recovery.service import Service, ServiceSettings, Step
 from redrive.recovery.states import OperationEvent, OperationState, Status
 from redrive.recovery.transform import Transform
@@ -316,7 +316,7 @@ class Recovery(Reader):
     async def _request(
         self, plan: Plan, malformed: tuple[str, ...], who: Mapping[str, Any], *, asked: str
     ) -> Operation:
-        ask = Ask(
+        ask = OperationRequest(
             plan=plan,
             actor=who.get("actor", ""),
             reason=who.get("reason", ""),

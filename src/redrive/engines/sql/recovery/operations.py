@@ -18,7 +18,7 @@ from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
 from redrive.printable import one_line
 from redrive.recovery.filter import Filter
 from redrive.recovery.operation import LARGEST_BATCH, Holder, Kind, Operation, Plan, in_the_way, progress
-from redrive.recovery.records import NOBODY, Ask, DryRun, Lease, Part, storable
+from redrive.recovery.records import NOBODY, DryRun, Lease, OperationRequest, Part, storable
 from redrive.recovery.states import (
     CLAIMS,
     ENDED,
@@ -74,7 +74,7 @@ class _Columns(NamedTuple):
     served: int = 0
 
 
-def request(ask: Ask) -> Script[Operation]:
+def request(ask: OperationRequest) -> Script[Operation]:
     """Store a request, unless it is one that was made before or that cannot be."""
     cutoff = yield from next_change()
     if ask.key is not None and (made := (yield from _made_before(ask.key, ask.asked))) is not None:
@@ -91,7 +91,7 @@ def request(ask: Ask) -> Script[Operation]:
     return (yield from operation(number))
 
 
-def _columns_of(ask: Ask, cutoff: int, matched: int, unknown: list[str], time: float) -> _Columns:
+def _columns_of(ask: OperationRequest, cutoff: int, matched: int, unknown: list[str], time: float) -> _Columns:
     plan = ask.plan
     not_before = None if plan.not_before is None else plan.not_before.timestamp()
     event = OperationEvent.REQUEST
