@@ -33,8 +33,8 @@ CHANGING = []
 
 CHANGES = frozenset(
     {
-        *("record", "confirm", "request", "change", "set_rate", "acknowledge", "sweep", "mark", "claim", "judged"),
-        *("halt", "settle", "staged", "forwarded", "doubt", "eject", "unstage", "finish"),
+        *("record", "confirm", "request", "change", "set_rate", "acknowledge", "sweep", "mark", "claim"),
+        *("advance", "settle", "staged", "forwarded", "doubt", "eject", "unstage", "finish"),
     }
 )
 A_MOMENT_S = 0.001

@@ -123,7 +123,7 @@ async def test_nothing_is_sent_after_cancel_has_returned(site):
     cancelled = await site.play(other.recovery.cancel(operation.number, actor="ann", reason="wrong group"))
     sent = len(await other.arrived())
     assert cancelled.state is OperationState.CANCELLED
-    assert (cancelled.told or "wrong group") == "wrong group"
+    assert (cancelled.state_reason or "wrong group") == "wrong group"
     assert cancelled.progress.forwarded == sent
     assert cancelled.progress.cancelled == 30 - sent
     assert 3 <= sent < 30
@@ -178,7 +178,7 @@ async def test_a_pause_survives_a_restart(site):
     process.at("ledger.forwarded", pausing, when="after", nth=4)
     await process.work()
     paused = await process.recovery.operation(operation.number)
-    assert (paused.state, paused.told, paused.progress.forwarded) == (OperationState.PAUSED, "lunch", 4)
+    assert (paused.state, paused.state_reason, paused.progress.forwarded) == (OperationState.PAUSED, "lunch", 4)
     assert (await process.broker.inspect("redrive.staging/orders")).ready == 0
     await site.crash()
     process = await site.open()
@@ -242,7 +242,9 @@ async def test_canaries_that_do_badly_stop_the_rest(process):
     await process.work()
     operation = await process.recovery.operation(operation.number)
     assert operation.state is OperationState.PAUSED
-    assert operation.told == "1 of the first 3 failed again"
+    assert operation.state_reason == "1 of the first 3 failed again"
+    entry = (await process.recovery.trail())[0]
+    assert (entry.action, entry.actor, entry.reason, entry.outcome) == ("stop", "", operation.state_reason, "paused")
     assert await process.arrived() == []
     assert [each.state for each in process.events if isinstance(each, OperationChanged)][-1] == "paused"
     await process.recovery.resume(operation.number, actor="ann")
@@ -272,7 +274,7 @@ async def test_silence_of_the_canaries_is_no_success(process):
     process.clock.advance(2)
     await process.work()
     operation = await process.recovery.operation(operation.number)
-    assert (operation.state, operation.told) == (
+    assert (operation.state, operation.state_reason) == (
         OperationState.PAUSED,
         "nothing was heard of 2 of the first messages for 60 s",
     )

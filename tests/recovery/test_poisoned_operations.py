@@ -47,8 +47,8 @@ async def test_a_function_that_no_setting_names_is_not_called(site, function):
     operation = await stored(process, function)
     operation = await served(process, operation.number)
     assert operation.state is OperationState.PAUSED
-    assert f"the function {function} is not allowed here: state it" in operation.told
-    assert operation.told.endswith("then resume it")
+    assert f"the function {function} is not allowed here: state it" in operation.state_reason
+    assert operation.state_reason.endswith("then resume it")
     assert [each.operation for each in process.events if isinstance(each, OperationHalted)] == [operation.number]
     assert (await process.recovery.trail())[0].action == "halt"
     cancelled = await process.site.play(process.recovery.cancel(operation.number))
@@ -106,8 +106,8 @@ async def test_a_function_that_never_comes_back_holds_up_its_operation_only(site
     operation = await process.recovery.recover("status:unresolved", transform=Transform(function=f"{FUNCTIONS}:hang"))
     operation = await served(process, operation.number)
     assert operation.state is OperationState.PAUSED
-    assert "5 messages in a row could not be changed" in operation.told
-    assert "hang took longer than 0.3 s, and was ended" in operation.told
+    assert "5 messages in a row could not be changed" in operation.state_reason
+    assert "hang took longer than 0.3 s, and was ended" in operation.state_reason
     assert operation.progress.remaining == 8
     await process.fail(1, queue="billing")
     assert (await process.recovered("queue:billing")).progress.forwarded == 1
@@ -171,8 +171,8 @@ async def test_an_operation_that_cannot_be_worked_on_stops_no_service(process, v
     operation = await served(process, poisoned.number)
     assert operation.state is OperationState.PAUSED or verb == "ledger.pending"  # that is asked by who goes on
     if operation.state is OperationState.PAUSED:
-        assert f"it cannot be worked on: {type(error).__name__}" in operation.told
-        assert "when that is mended resume it, or cancel it" in operation.told
+        assert f"it cannot be worked on: {type(error).__name__}" in operation.state_reason
+        assert "when that is mended resume it, or cancel it" in operation.state_reason
         await process.recovery.resume(operation.number)
         await process.work()
         operation = await process.recovery.operation(operation.number)

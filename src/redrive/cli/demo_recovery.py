@@ -110,7 +110,7 @@ async def _try_canary(console: Console, recovery: Recovery) -> None:
     async for operation in recovery.follow(number, every=0.05):
         if operation.state is OperationState.PAUSED:
             left = operation.progress.remaining
-            console.print(f"    stopped: {operation.told}; the other {left:,} were not sent", style="yellow")
+            console.print(f"    stopped: {operation.state_reason}; the other {left:,} were not sent", style="yellow")
             break
     await recovery.cancel(number, reason="the causes are not mended yet")
 

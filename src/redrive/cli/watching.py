@@ -162,7 +162,7 @@ def tell(operation: Operation) -> None:
     """Print an operation's state, its bar, its figures, and what to do next."""
     console, figures, number = screen.out(), operation.progress, operation.number
     head = Text.assemble(f"operation {number} ({operation.plan.kind.value}) is ", telling.state(operation))
-    head.append(f": {one_line(operation.told)}" if operation.told else "")
+    head.append(f": {one_line(operation.state_reason)}" if operation.state_reason else "")
     console.print(head, soft_wrap=True)
     if figures.total:
         share = f"  {figures.total - figures.remaining:,} of {figures.total:,}"

@@ -6,6 +6,7 @@ from pathlib import Path
 from redrive.recovery.environment import Hopeless, Tools
 from redrive.recovery.events import OperationHalted
 from redrive.recovery.records import Lease
+from redrive.recovery.states import OperationEvent
 
 _LONGEST = 1_000
 
@@ -16,10 +17,10 @@ async def halt(tools: Tools, lease: Lease, operation: int, error: Exception) -> 
     Raises:
         Exception: the error, if the operation is not under way, so that pausing it would change nothing.
     """
-    told = reason_of(error)
-    if not await tools.ledger.halt(lease, operation, told):
+    reason = reason_of(error)
+    if not await tools.ledger.advance(lease, operation, OperationEvent.HALT, reason):
         raise error
-    tools.report(OperationHalted(operation, told))
+    tools.report(OperationHalted(operation, reason))
 
 
 def reason_of(error: Exception) -> str:

@@ -198,7 +198,7 @@ class LaneRunner:
         if numbers and (is_fresh or self._staging.was_deleted):
             await self._eject(batch, dict.fromkeys(numbers, _VANISHED))
         elif numbers:
-            await self._ledger.forwarded(self._lease, batch, numbers, told=_SENT_BEFORE)
+            await self._ledger.forwarded(self._lease, batch, numbers, reason=_SENT_BEFORE)
         once = await self._note_doubtful(batch, last.sent)
         await self._note_pace(batch)
         await self._finish(batch, once)
@@ -295,7 +295,7 @@ class LaneRunner:
         """Note what may have been sent twice; return what was sent once."""
         again = self._doubtful(sent)
         if again:
-            await self._ledger.forwarded(self._lease, batch, again, told=_TWICE)
+            await self._ledger.forwarded(self._lease, batch, again, reason=_TWICE)
         return [number for _, number in sent if number not in again]
 
     def _doubtful(self, copies: Sequence[tuple[Received, int]]) -> list[int]:

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""The ledger port: failed messages, operations on them, and who is at work. What layer 5 asks of a store.
+"""The ledger port: what layer 5 asks of a store. A small protocol for each role, and one that has them all.
 
 Each verb is one transaction. The ledger never assumes that it shares one with the queues: they may be in another
-database, or in a foreign broker. A verb that changes somebody's work shows a ``Lease`` and is refused with
-``LeaseLost`` when that has gone to another process.
+database, or in a foreign broker. A verb that is part of the work on an operation or in a lane shows a ``Lease``, and is
+refused with ``LeaseLost`` when that has gone to another process.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from redrive.broker.message import Message
 from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Recorded, SetAside
 from redrive.recovery.filter import Filter
 from redrive.recovery.operation import Counts, Operation, Plan
@@ -34,11 +33,7 @@ from redrive.recovery.states import OperationEvent, OperationState, Outcome
 
 
 class FailureStore(Protocol):
-    """Failed messages and what is known about them."""
-
-    async def key(self) -> bytes:
-        """Return the key that seals the tags of recovered copies; it is made once, and never changes."""
-        ...
+    """Failed messages: recording them, finding them, and forgetting them."""
 
     async def record(self, arrivals: Sequence[Arrival]) -> list[Recorded]:
         """Record failures; say of each to which message it belongs, and whether it was new.
@@ -77,17 +72,20 @@ class FailureStore(Protocol):
         """Return the queues that failures were found in."""
         ...
 
-    async def ids(self, beginning: str, limit: int = 2) -> list[str]:
-        """Return the ids of failed messages that begin so."""
-        ...
-
     async def show(self, id: str) -> FailedDetail | None:  # noqa: A002 - it is called that everywhere
-        """Return everything about one failed message."""
+        """Return everything about the failed message whose id begins so; None if there is none, or more than one."""
         ...
 
-    async def contents(self, numbers: Sequence[int]) -> list[Message]:
-        """Return the messages of failures by their numbers; an error if one is not there."""
+    async def sweep(self, settled_before: datetime, limit: int = 1_000) -> int:
+        """Delete messages that were resolved or archived before then, and operations that ended: a bounded number.
+
+        Returns how many there were; call it again until there are none.
+        """
         ...
+
+
+class SetAsideStore(Protocol):
+    """Messages from error queues that could not be read."""
 
     async def set_aside(self, messages: Sequence[SetAside]) -> None:
         """Keep messages that could not be read; one that is there already is not kept twice."""
@@ -100,6 +98,10 @@ class FailureStore(Protocol):
     async def drop_aside(self, number: int) -> None:
         """Forget a message that was set aside."""
         ...
+
+
+class AuditStore(Protocol):
+    """Notes that people write, and the trail of who did what."""
 
     async def note(self, subject: str, text: str, actor: str) -> Note:
         """Write a note about ``group:<id>``, ``failure:<id>`` or ``operation:<number>``."""
@@ -117,11 +119,14 @@ class FailureStore(Protocol):
         """
         ...
 
-    async def sweep(self, settled_before: datetime, limit: int = 1_000) -> int:
-        """Delete messages that were resolved or archived before then, and operations that ended: a bounded number.
+    async def audit(self, entry: AuditEntry) -> None:
+        """Add to the audit trail what is no change of the ledger itself, such as a refusal."""
+        ...
 
-        Returns how many there were; call it again until there are none.
-        """
+    async def trail(
+        self, *, subject: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[AuditEntry]:
+        """Return the audit trail, the newest entry first."""
         ...
 
 
@@ -141,7 +146,7 @@ class OperationStore(Protocol):
         ...
 
     async def operation(self, number: int, *, newcomers: bool = False) -> Operation:
-        """Return an operation with its figures and, if asked, the number of those who came too late for it."""
+        """Return an operation with its figures and, if asked, the number of messages that came too late for it."""
         ...
 
     async def operations(
@@ -150,8 +155,8 @@ class OperationStore(Protocol):
         """Return operations, the newest first."""
         ...
 
-    async def change(self, number: int, event: OperationEvent, *, actor: str = "", told: str = "") -> Operation:
-        """Let something happen to an operation; ``OperationConflict`` if it cannot in its state."""
+    async def change(self, number: int, event: OperationEvent, *, actor: str = "", reason: str = "") -> Operation:
+        """Let a person change the state of an operation; ``OperationConflict`` if it cannot be in its state."""
         ...
 
     async def set_rate(self, number: int, rate: float | None, *, actor: str = "") -> Operation:
@@ -165,8 +170,12 @@ class OperationStore(Protocol):
         ...
 
     async def acknowledge(self, number: int, *, actor: str = "") -> None:
-        """Note that somebody has seen how an operation ended."""
+        """Note that a person has seen how an operation ended."""
         ...
+
+
+class RedirectStore(Protocol):
+    """Where failed messages go instead of the queue they failed in."""
 
     async def redirects(self) -> dict[str, str]:
         """Return where failed messages go instead of the queue they failed in."""
@@ -176,23 +185,9 @@ class OperationStore(Protocol):
         """Send failed messages of a queue to another, or no longer (None); ``RedirectRefused`` for a chain."""
         ...
 
-    async def audit(self, entry: AuditEntry) -> None:
-        """Add to the audit trail what is no change of the ledger itself, such as a refusal."""
-        ...
 
-    async def trail(
-        self, *, subject: str | None = None, before: int | None = None, limit: int = 100
-    ) -> list[AuditEntry]:
-        """Return the audit trail, the newest entry first."""
-        ...
-
-
-class WorkStore(Protocol):
-    """Who is at work on what, and how far the work is."""
-
-    async def now(self) -> float:
-        """Return the ledger's time, in seconds since 1970: it decides leases and due times."""
-        ...
+class LeaseStore(Protocol):
+    """Which process serves, and what it works on."""
 
     async def hold(self, name: str, session: str, seconds: float) -> Lease | None:
         """Take a lease that is free or has ended; None if another session has it."""
@@ -218,6 +213,10 @@ class WorkStore(Protocol):
         """Return the processes that serve, the oldest first."""
         ...
 
+
+class MarkingStore(Protocol):
+    """An operation at work: its messages get their turn, and it gets to its end."""
+
     async def work(self) -> Work:
         """Say what there is to do."""
         ...
@@ -240,17 +239,17 @@ class WorkStore(Protocol):
         """Return what became of an operation's canaries, and for how long the last of them has been silent."""
         ...
 
-    async def judged(self, lease: Lease, operation: int, event: OperationEvent, told: str) -> None:
-        """Let the rest follow the canaries, or stop."""
+    async def advance(self, lease: Lease, operation: int, event: OperationEvent, reason: str) -> bool:
+        """Change the state of an operation that is worked on; False if that cannot be in its state."""
         ...
 
     async def settle(self, lease: Lease, operation: int) -> OperationState:
         """Bring an operation to its end if nothing of it is left, or to its beginning if it is due."""
         ...
 
-    async def halt(self, lease: Lease, operation: int, told: str) -> bool:
-        """Pause an operation that cannot be worked on; False if it is not under way."""
-        ...
+
+class BatchStore(Protocol):
+    """Batches and their lanes, from staging to the last message that is forwarded."""
 
     async def next_batch(self, lease: Lease, lane: str) -> Batch | None:
         """Return the batch that a lane is forwarding, or else the next one to be staged."""
@@ -291,12 +290,12 @@ class WorkStore(Protocol):
         """Note that a lane will send now and not again before then."""
         ...
 
-    async def forwarded(self, lease: Lease, batch: Batch, numbers: Sequence[int], *, told: str = "") -> None:
+    async def forwarded(self, lease: Lease, batch: Batch, numbers: Sequence[int], *, reason: str = "") -> None:
         """Note that messages have left for their destination."""
         ...
 
-    async def doubt(self, lease: Lease, batch: Batch, numbers: Sequence[int], told: str) -> None:
-        """Note something about messages that is told with whatever becomes of them."""
+    async def doubt(self, lease: Lease, batch: Batch, numbers: Sequence[int], reason: str) -> None:
+        """Note something about messages that is added to the reason for whatever becomes of them."""
         ...
 
     async def eject(self, lease: Lease, batch: Batch, reasons: Mapping[int, str]) -> None:
@@ -323,7 +322,17 @@ class WorkStore(Protocol):
         ...
 
 
-class Ledger(FailureStore, OperationStore, WorkStore, Protocol):
+class Ledger(
+    FailureStore,
+    SetAsideStore,
+    AuditStore,
+    OperationStore,
+    RedirectStore,
+    LeaseStore,
+    MarkingStore,
+    BatchStore,
+    Protocol,
+):
     """A store of everything that layer 5 knows."""
 
     async def open(self) -> None:
@@ -332,4 +341,12 @@ class Ledger(FailureStore, OperationStore, WorkStore, Protocol):
 
     async def close(self) -> None:
         """Disconnect."""
+        ...
+
+    async def now(self) -> float:
+        """Return the ledger's time, in seconds since 1970: it decides leases and due times."""
+        ...
+
+    async def key(self) -> bytes:
+        """Return the key that seals the tags of recovered copies; it is made once, and never changes."""
         ...

@@ -216,7 +216,7 @@ class Operation:
         number: its number.
         plan: what was asked for.
         state: how far it is.
-        told: why it is in that state, if somebody or something said so.
+        state_reason: why it is in that state, if a person or the service said so.
         actor: who asked for it.
         reason: why.
         key: the idempotency key of the request.
@@ -234,7 +234,7 @@ class Operation:
     number: int
     plan: Plan
     state: OperationState
-    told: str = ""
+    state_reason: str = ""
     actor: str = ""
     reason: str = ""
     key: str | None = None

@@ -38,6 +38,9 @@ PAGE = 200
 _LOOK_RARELY = 10
 """Whoever follows an operation counts its messages again and again: that takes a tenth of the time at most."""
 
+_SHORTEST_ID = 4
+"""So much of the beginning of an id is needed to find its message."""
+
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -149,10 +152,7 @@ class Reader:
         Raises:
             FailureNotFound: there is none with that id, or more than one begins so.
         """
-        full = id
-        if 4 <= len(id) < len(NOBODY):
-            full = "".join(await self._ledger.ids(id))  # of two ids together nobody is found
-        found = await self._ledger.show(full)
+        found = await self._ledger.show(id) if len(id) >= _SHORTEST_ID else None
         if found is None:
             raise FailureNotFound(id)
         return found
@@ -174,10 +174,10 @@ class Reader:
     async def preview(self, chosen: Chosen, transform: Transform, *, sample: int = 5) -> list[Preview]:
         """Say what a transform would do to the first few messages, and do nothing."""
         shown = await self.failed(chosen, limit=sample)
-        messages = await self._ledger.contents([each.number for each in shown]) if shown else []
         previews: list[Preview] = []
         async with Transformer(self._transforms) as transformer:
-            for each, message in zip(shown, messages, strict=True):
+            for each in shown:
+                message = (await self.show(each.id)).message
                 try:
                     previews.append(Preview(each.id, diff(message, await transformer.apply(transform, message))))
                 except TransformFailed as error:

@@ -329,16 +329,16 @@ class Recovery(Reader):
         await self._service.wake()
         return operation
 
-    async def _change(self, number: int, event: OperationEvent, actor: str, told: str) -> Operation:
-        who = {"actor": check_words("actor", actor), "reason": check_words("reason", told)}
-        changing = self._ledger.change(number, event, actor=actor, told=told)
+    async def _change(self, number: int, event: OperationEvent, actor: str, reason: str) -> Operation:
+        who = {"actor": check_words("actor", actor), "reason": check_words("reason", reason)}
+        changing = self._ledger.change(number, event, actor=actor, reason=reason)
         operation = await self._audited(event.name.lower(), f"operation:{number}", who, changing)
-        self._tell(operation, actor, told)
+        self._tell(operation, actor, reason)
         await self._service.wake()
         return operation
 
-    def _tell(self, operation: Operation, actor: str, told: str) -> None:
-        self._report(OperationChanged(operation.number, operation.plan.kind.value, operation.state.word, actor, told))
+    def _tell(self, operation: Operation, actor: str, reason: str) -> None:
+        self._report(OperationChanged(operation.number, operation.plan.kind.value, operation.state.word, actor, reason))
 
     async def _audited(self, action: str, subject: str, who: Mapping[str, Any], doing: Coroutine[Any, Any, T]) -> T:
         """Do what somebody asks for; the ledger writes down what it does, and this what it refuses."""

@@ -351,20 +351,20 @@ class Service:
     async def _judge(self, lease: Lease, number: int, due: list[float] | None) -> OperationState:
         canary = (await self._ledger.operation(number)).plan.canary
         counts, silent = await self._ledger.canaries(number)
-        verdict, told = (Verdict.APPROVE, "") if canary is None else judge(canary, counts, silent)
+        verdict, reason = (Verdict.APPROVE, "") if canary is None else judge(canary, counts, silent)
         if verdict is Verdict.WAIT:
             if due is not None and canary is not None and not counts.get(Outcome.PENDING, 0):
                 due.append(max(0.001, canary.patience - silent))
             return OperationState.WATCHING
         event = OperationEvent.APPROVE if verdict is Verdict.APPROVE else OperationEvent.STOP
-        await self._ledger.judged(lease, number, event, told)
+        await self._ledger.advance(lease, number, event, reason)
         return (await self._ledger.operation(number)).state
 
     async def _report_change(self, number: int, before: OperationState) -> bool:
         now = await self._ledger.operation(number)
         if now.state is before:
             return False
-        self._report(OperationChanged(number, now.plan.kind.value, now.state.word, "", now.told))
+        self._report(OperationChanged(number, now.plan.kind.value, now.state.word, "", now.state_reason))
         return True
 
     async def _in_lane(self, lane: str, due: list[float] | None = None, *, waits: bool = True) -> bool:

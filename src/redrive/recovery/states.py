@@ -131,6 +131,7 @@ class OperationEvent(Enum):
     PAUSE = "is paused"
     RESUME = "is resumed"
     RESUME_EARLY = "is resumed before its time"
+    HALT = "cannot be worked on"
     CANCEL = "is cancelled"
     FINISH = "has nothing left to do"
 
@@ -217,14 +218,17 @@ FIRST_OPERATION_STATE: Final[dict[OperationEvent, OperationState]] = {
 OPERATIONS: Final[dict[tuple[OperationState, OperationEvent], OperationState]] = {
     (_P.SCHEDULED, _PE.COME_DUE): _P.RUNNING,
     (_P.SCHEDULED, _PE.PAUSE): _P.PAUSED,
+    (_P.SCHEDULED, _PE.HALT): _P.PAUSED,
     (_P.SCHEDULED, _PE.CANCEL): _P.CANCELLING,
     (_P.RUNNING, _PE.WATCH): _P.WATCHING,
     (_P.RUNNING, _PE.PAUSE): _P.PAUSED,
+    (_P.RUNNING, _PE.HALT): _P.PAUSED,
     (_P.RUNNING, _PE.CANCEL): _P.CANCELLING,
     (_P.RUNNING, _PE.FINISH): _P.COMPLETED,
     (_P.WATCHING, _PE.APPROVE): _P.RUNNING,
     (_P.WATCHING, _PE.STOP): _P.PAUSED,
     (_P.WATCHING, _PE.PAUSE): _P.PAUSED,
+    (_P.WATCHING, _PE.HALT): _P.PAUSED,
     (_P.WATCHING, _PE.CANCEL): _P.CANCELLING,
     (_P.PAUSED, _PE.RESUME): _P.RUNNING,
     (_P.PAUSED, _PE.RESUME_EARLY): _P.SCHEDULED,

@@ -201,10 +201,10 @@ def reserve(lease: Lease, batch: Batch, next_at: float) -> Script[None]:
     yield Sql("UPDATE @.lanes SET next_at = ? WHERE name = ?", [next_at, batch.lane])
 
 
-def forwarded(lease: Lease, batch: Batch, numbers: Sequence[int], *, told: str = "") -> Script[None]:
+def forwarded(lease: Lease, batch: Batch, numbers: Sequence[int], *, reason: str = "") -> Script[None]:
     """Note that messages have left for their destination."""
     yield from check(lease)
-    yield from _note_forwarded(batch, numbers, told)
+    yield from _note_forwarded(batch, numbers, reason)
 
 
 def _note_forwarded(batch: Batch, failures: Sequence[int], reason: str) -> Script[None]:
@@ -217,12 +217,12 @@ def _note_forwarded(batch: Batch, failures: Sequence[int], reason: str) -> Scrip
     )
 
 
-def doubt(lease: Lease, batch: Batch, numbers: Sequence[int], told: str) -> Script[None]:
-    """Note something about messages that is part of the reason for whatever becomes of them."""
+def doubt(lease: Lease, batch: Batch, numbers: Sequence[int], reason: str) -> Script[None]:
+    """Note something about messages that is added to the reason for whatever becomes of them."""
     yield from check(lease)
     yield Sql(
         f"UPDATE @.parts SET reason = ? WHERE operation = ? AND failure IN @ints AND {_IS_PENDING}",
-        [told, batch.operation, list(numbers)],
+        [reason, batch.operation, list(numbers)],
     )
 
 

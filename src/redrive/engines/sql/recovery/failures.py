@@ -2,10 +2,8 @@
 """Failed messages in SQL: finding them, counting them, and forgetting them."""
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
 
-from redrive.broker.message import Message
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.sql.recovery.audit import counts_of_notes, notes
@@ -13,12 +11,14 @@ from redrive.engines.sql.recovery.filter_sql import condition
 from redrive.engines.sql.recovery.recording import next_change
 from redrive.engines.sql.recovery.state_sql import among
 from redrive.engines.sql.script import Row, Script, Sql, scalar, scalars, values_of
-from redrive.errors import FailureNotFound
 from redrive.recovery.filter import Filter
 from redrive.recovery.records import FailedAttempt, FailedDetail, FailedMessage, GroupInfo, Part
 from redrive.recovery.states import CLAIMS, ENDED, SETTLED, Outcome, Status
 
 _GROUP_COLUMNS = {"exception": "f.exception_group", "queue": "f.queue", "type": "f.message_type"}
+_AFTER_HEX = "g"
+"""Ids are hexadecimal: those that begin with a text are before that text with this letter behind it."""
+
 _CLAIM = f"SELECT p.operation FROM @.parts p WHERE p.failure = f.number AND {among('p.outcome', CLAIMS)}"
 
 
@@ -118,16 +118,10 @@ def sources_seen() -> Script[list[str]]:
     return (yield from scalars(Sql("SELECT name FROM @.seen_names WHERE kind = 'source' ORDER BY name")))
 
 
-def ids(beginning: str, limit: int = 2) -> Script[list[str]]:
-    """Return the ids of failed messages that begin so; they are hexadecimal."""
-    search = "SELECT id FROM @.failure_contents WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
-    return (yield from scalars(Sql(search, [beginning, beginning + "g", limit])))
-
-
 def show(id: str) -> Script[FailedDetail | None]:  # noqa: A002 - it is called that everywhere
-    """Return everything about one failed message."""
-    rows = yield Sql(f"{_SUMMARY} WHERE c.id = ?", [id])
-    if not rows:
+    """Return everything about the failed message whose id begins so; None if there is none, or more than one."""
+    rows = yield Sql(f"{_SUMMARY} WHERE c.id >= ? AND c.id < ? LIMIT 2", [id, id + _AFTER_HEX])
+    if len(rows) != 1:
         return None
     summary = _summary_of(rows[0])
     ((properties, body, operation, details),) = yield Sql(
@@ -145,8 +139,8 @@ def show(id: str) -> Script[FailedDetail | None]:  # noqa: A002 - it is called t
         summary=summary,
         message=stored.message_of(summary.message_id, properties, body),
         attempts=[last, *(yield from _earlier_attempts(summary.number))],
-        parts=[part_of(row, id) for row in parts],
-        notes=(yield from notes(f"failure:{id}")),
+        parts=[part_of(row, summary.id) for row in parts],
+        notes=(yield from notes(f"failure:{summary.id}")),
     )
 
 
@@ -168,19 +162,6 @@ PART = "p.operation, p.failure, p.outcome, p.reason, p.at"
 def part_of(row: Row, id_: str) -> Part:
     """Return a part from a row that has its columns."""
     return Part(**values_of(row, id=id_, outcome=Outcome(row["outcome"]), at=utc(row["at"])))
-
-
-def contents(numbers: Sequence[int]) -> Script[list[Message]]:
-    """Return the messages of failures by their numbers."""
-    rows = yield Sql(
-        "SELECT number, message_id, properties, body FROM @.failure_contents WHERE number IN @ints",
-        [list(numbers)],
-    )
-    found = {number: stored.message_of(id_, properties, body) for number, id_, properties, body in rows}
-    for number in numbers:
-        if number not in found:
-            raise FailureNotFound(str(number))
-    return [found[number] for number in numbers]
 
 
 # --- retention

@@ -30,9 +30,7 @@ class SqlLedger(SqlStore):
     count = reads(failures.count)
     groups = reads(failures.groups)
     sources = reads(failures.sources_seen)
-    ids = reads(failures.ids)
     show = reads(failures.show)
-    contents = reads(failures.contents)
     sweep = writes(failures.sweep)
     set_aside = writes(set_asides.set_aside)
     aside = reads(set_asides.aside)
@@ -56,7 +54,6 @@ class SqlLedger(SqlStore):
     acknowledge = writes(operations_sql.acknowledge)
     redirects = reads(operations_sql.redirects)
     redirect = writes(operations_sql.redirect)
-    halt = writes(operations_sql.halt)
     operations = reads(operations_sql.operations)
 
     # --- who is at work
@@ -72,7 +69,7 @@ class SqlLedger(SqlStore):
     mark = writes(marking.mark)
     claim = writes(marking.claim)
     canaries = reads(marking.canaries)
-    judged = writes(marking.judged)
+    advance = writes(operations_sql.advance)
     settle = writes(marking.settle)
 
     # --- staging and forwarding

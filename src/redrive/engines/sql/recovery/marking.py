@@ -10,7 +10,7 @@ from redrive.engines.sql.recovery.leases import check
 from redrive.engines.sql.recovery.operations import HAS_MEMBERS, end_if_done, move, redirects
 from redrive.engines.sql.recovery.recording import next_change
 from redrive.engines.sql.recovery.state_sql import among, transition
-from redrive.engines.sql.script import Many, Row, Script, Sql, now, scalar, scalars
+from redrive.engines.sql.script import Many, Row, Script, Sql, now, scalars
 from redrive.recovery.operation import LARGEST_BATCH, Counts, Kind, Plan
 from redrive.recovery.records import Lease, Work
 from redrive.recovery.states import (
@@ -31,7 +31,6 @@ from redrive.recovery.states import (
     Outcome,
     PartEvent,
     Status,
-    changed,
     sources,
 )
 
@@ -311,15 +310,3 @@ def settle(lease: Lease, operation: int) -> Script[OperationState]:
     if state is OperationState.SCHEDULED and (not_before is None or not_before <= (yield from now())):
         yield from move(operation, OPERATIONS[state, OperationEvent.COME_DUE])
     return (yield from end_if_done(operation))
-
-
-def judged(lease: Lease, operation: int, event: OperationEvent, told: str) -> Script[None]:
-    """Let the rest follow the canaries, or stop."""
-    yield from check(lease)
-    state = OperationState(
-        (yield from scalar(Sql("SELECT state FROM @.operations WHERE number = ? @lock", [operation])))
-    )
-    to = changed(OPERATIONS, state, event)
-    if to is not state:
-        yield from move(operation, to, told)
-        yield Sql("UPDATE @.operations SET has_verdict = 1 WHERE number = ?", [operation])

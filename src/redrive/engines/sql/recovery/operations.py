@@ -295,7 +295,7 @@ def _with_figures(row: Row) -> Script[Operation]:
         number=number,
         plan=Plan.from_json(json.loads(row["plan"])),
         state=OperationState(row["state"]),
-        told=row["told"],
+        state_reason=row["told"],
         actor=row["actor"],
         reason=row["reason"],
         key=row["key"],
@@ -339,18 +339,18 @@ def parts(number: int, outcomes: Sequence[Outcome] = (), *, after: int = 0, limi
 # --- deciding
 
 
-def change(number: int, event: OperationEvent, *, actor: str = "", told: str = "") -> Script[Operation]:
-    """Let something happen to an operation."""
+def change(number: int, event: OperationEvent, *, actor: str = "", reason: str = "") -> Script[Operation]:
+    """Let a person change the state of an operation."""
     state = yield from _locked_state(number)
     if event is OperationEvent.RESUME and (yield from _is_early(number)):
         event = OperationEvent.RESUME_EARLY
     to = OPERATIONS.get((state, event))
     if to is None:
         raise OperationConflict(number, f"{event.value.replace('is ', 'cannot be ', 1)}: it is {state.word}")
-    yield from move(number, to, told)
+    yield from move(number, to, reason)
     if state is OperationState.WATCHING:  # a person who resumes it has judged the canaries
         yield Sql("UPDATE @.operations SET has_verdict = 1 WHERE number = ?", [number])
-    yield from write_audit(actor, event.name.lower(), f"operation:{number}", told, to.word)
+    yield from write_audit(actor, event.name.lower(), f"operation:{number}", reason, to.word)
     return (yield from operation(number))
 
 
@@ -368,25 +368,27 @@ def _locked_state(number: int) -> Script[OperationState]:
     return OperationState(state)
 
 
-def move(number: int, to: OperationState, told: str = "") -> Script[None]:
+def move(number: int, to: OperationState, reason: str = "") -> Script[None]:
     """Store an operation's new state."""
     ended_at = (yield from now()) if to in ENDED else None
     yield Sql(
         "UPDATE @.operations SET state = ?, told = ?, ended_at = ? WHERE number = ?",
-        [int(to), told, ended_at, number],
+        [int(to), reason, ended_at, number],
     )
     if to in ENDED:
         yield Sql("DELETE FROM @.leases WHERE name = ?", [f"operation/{number}"])
 
 
-def halt(lease: Lease, operation: int, told: str) -> Script[bool]:
-    """Pause an operation that cannot be worked on, whatever its plan says; False if it is not under way."""
+def advance(lease: Lease, operation: int, event: OperationEvent, reason: str) -> Script[bool]:
+    """Change the state of an operation that is worked on; False if that cannot be in its state."""
     yield from check(lease)
-    to = OPERATIONS.get(((yield from _locked_state(operation)), OperationEvent.PAUSE))
+    to = OPERATIONS.get(((yield from _locked_state(operation)), event))
     if to is None:
         return False
-    yield from move(operation, to, storable(told))
-    yield from write_audit("", "halt", f"operation:{operation}", storable(told), to.word)
+    yield from move(operation, to, storable(reason))
+    if event in (OperationEvent.APPROVE, OperationEvent.STOP):  # the canaries have been judged
+        yield Sql("UPDATE @.operations SET has_verdict = 1 WHERE number = ?", [operation])
+    yield from write_audit("", event.name.lower(), f"operation:{operation}", storable(reason), to.word)
     return True
 
 
