@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""The glossary is true: its terms are used, its names exist, and the words it advises against get rarer."""
+
+import re
+from importlib import import_module
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT
+
+GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in GLOSSARY.read_text().splitlines()
+    if line[:2] == "| "
+]
+TERMS = {row[0]: row[2] for row in ROWS if len(row) == 3 and row[0] not in {"term", "---"}}
+AVOIDED = [row[0] for row in ROWS if len(row) == 2 and row[0] not in {"word", "---"}]
+
+MOST = {
+    "told": 399,
+    "whoever": 105,
+    "somebody": 127,
+    "nobody": 179,
+    "everybody": 53,
+    "anybody": 12,
+    "he": 11,
+    "his": 16,
+    "him": 3,
+}
+"""How often a word may still occur. A word that is not listed may not occur at all; lower these as the texts improve."""
+
+OTHER_PAGES = "\n".join(page.read_text() for page in PAGES if page != GLOSSARY)
+
+
+def written(term: str) -> re.Pattern[str]:
+    """Return a pattern for a term as a word of its own, also in plural."""
+    return re.compile(rf"\b{re.escape(term)}(e?s)?\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_is_used_on_other_pages(term):
+    assert written(term).search(OTHER_PAGES)
+
+
+@pytest.mark.parametrize("name", sorted({name.strip("`") for name in TERMS.values() if name}))
+def test_a_name_in_the_glossary_exists_and_is_public(name):
+    module, _, attribute = name.rpartition(".")
+    assert attribute in import_module(module).__all__
+
+
+def test_a_term_is_explained_once():
+    explained = [row[0] for row in ROWS if len(row) == 3 and row[0] not in {"term", "---"}]
+    assert sorted(explained) == sorted(set(explained))
+
+
+def occurrences(word: str) -> list[str]:
+    """Return where a word occurs, as a word of its own or as part of a name, in the code and on the pages."""
+    pattern = re.compile(rf"(?<![A-Za-z]){word}(?![A-Za-z])", re.IGNORECASE)
+    code = [
+        path for path in sorted((ROOT / "src").rglob("*.py")) if path.name != "schema.py"
+    ]  # migrations never change
+    files = [*code, *(page for page in PAGES if page != GLOSSARY)]
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for _ in pattern.finditer(line)
+    ]
+
+
+@pytest.mark.parametrize("word", AVOIDED)
+def test_a_word_that_is_not_used_gets_rarer(word):
+    found = occurrences(word)
+    assert len(found) <= MOST.get(word, 0), "\n".join(found)
