@@ -33,7 +33,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 STEPS = {"python", "python postgres", "python continues", "sh", "sh continues"}
 TESTS = "python pytest"
 RUN = STEPS | {TESTS, "toml", "xml"}
-SHOWN = {"text", "sh no-run", "sql", "ini", "json", "mermaid"}
+SHOWN = {"text", "sh no-run", "sql", "ini", "json", "mermaid", "dockerfile"}
 DATABASE = "DATABASE_URL"
 
 WITHOUT_SLEEPING = """
@@ -198,6 +198,13 @@ def test_links_lead_somewhere(page):
     prose = FENCE.sub("", page.read_text())
     targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose)
     assert [target for target in targets if "://" not in target and not (page.parent / target).exists()] == []
+
+
+def test_every_page_is_listed():
+    start = ROOT / "docs" / "README.md"
+    listed = {(start.parent / target).resolve() for target in re.findall(r"\]\(([^)#\s]+\.md)\)", start.read_text())}
+    pages = {page for page in PAGES if page.is_relative_to(start.parent) and page != start}
+    assert sorted(str(page.relative_to(ROOT)) for page in pages - listed) == []
 
 
 PAGE = """# Title

@@ -28,7 +28,7 @@ MOST = {
     "his": 16,
     "him": 3,
 }
-"""How often a word may still occur. A word that is not listed may not occur at all; lower these as the texts improve."""
+"""How often a word may still occur. One that is not listed may not occur at all; lower these as the texts improve."""
 
 OTHER_PAGES = "\n".join(page.read_text() for page in PAGES if page != GLOSSARY)
 
