@@ -6,7 +6,7 @@ layer       what it puts right                         package
 ==========  =========================================  ====================
 retry       a call that failed                         ``redrive.retry``
 redeliver   a message whose handler failed             ``redrive.broker``
-replay      a route's leg that failed                  to come
+replay      a routed message's leg that failed         to come
 re-run      a pipeline stage that failed               to come
 recover     failures in bulk, by a person              ``redrive.recovery``
 ==========  =========================================  ====================

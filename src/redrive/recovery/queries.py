@@ -262,7 +262,7 @@ class Reader:
         return self._filter_and_malformed(chosen)[0]
 
     def _filter_and_malformed(self, chosen: Chosen) -> tuple[Filter, tuple[str, ...]]:
-        """Return a filter, and what was given as an id and can be none. No ids are nobody, not everybody."""
+        """Return a filter, and the given ids that cannot be ids. An empty list of ids matches no message."""
         now = utc(self._broker.clock.time())
         if isinstance(chosen, Filter):
             return chosen.at(now), ()
