@@ -26,7 +26,7 @@ from redrive.broker.message import DeadLetterInfo, Lock, Message, Payload, Recei
 from redrive.broker.port import Capabilities, Engine, QueueInfo, Upkeep
 from redrive.broker.rules import dead_letter_queue, source_queue
 from redrive.broker.session import Session
-from redrive.broker.settings import QueueSettings
+from redrive.broker.settings import QueueOptions, QueueSettings
 
 __all__ = [
     "Abandon",
@@ -47,6 +47,7 @@ __all__ = [
     "Message",
     "Payload",
     "QueueInfo",
+    "QueueOptions",
     "QueueSettings",
     "Received",
     "Resubmitted",

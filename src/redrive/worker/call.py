@@ -38,7 +38,7 @@ class Caller:
         self._clock = clock
         self._chance = chance
         self._on_overdue = on_overdue
-        self._threads = Threads(handler.concurrency + handler.max_hung, f"redrive-{handler.queue}")
+        self._threads = Threads(handler.concurrency + handler.most_hung, f"redrive-{handler.queue}")
         self._is_plain = handler.is_async and handler.timeout is None and handler.retry_in_place is None
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Caller:
 
     def _in_place(self, lease: HeldMessage) -> Retry:
         """Return the retries while the lock is held: of what may pass, while the message is still to be settled."""
-        policy = self._handler.recoverability
+        policy = self._handler.policy
 
         def may_pass(error: Exception) -> bool:
             is_ours = self._handler.receive_and_delete or (lease.phase == "handling" and not lease.is_lost)

@@ -7,27 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, get_type_hints
 
-from redrive import duration, number
 from redrive.broker import Message, QueueInfo, decoder
 from redrive.errors import InvalidSetting
-from redrive.retry import Backoff
 from redrive.worker.context import BlockingContext, Context
-from redrive.worker.recoverability import Decision, HandlerFailure, Recoverability, decide
-from redrive.worker.slowdown import SlowDown
+from redrive.worker.settings import HandlerSettings
 
 Decode: TypeAlias = Callable[[Message], Any]
-Decide: TypeAlias = Callable[[HandlerFailure], Decision]
-
-_MOST_CONCURRENT = 1_000
-_MOST_PREFETCHED = 10_000
-_MOST_HUNG = 10_000
-_USUALLY_HUNG = 10
-"""As often as a queue usually delivers: one message that always hangs is dead-lettered before the worker ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handler:
-    """A function that handles the messages of a queue, and how.
+class Handler(HandlerSettings):
+    """A function that handles the messages of a queue, and its settings.
 
     Attributes:
         queue: the queue.
@@ -36,17 +26,6 @@ class Handler:
         is_async: whether it is a coroutine function; otherwise it runs in a thread.
         decode: makes its first argument; None if it takes the context alone.
         takes_context: whether it takes a context.
-        concurrency: how many messages are handled at a time.
-        prefetch: how many more are fetched ahead.
-        recoverability: how failures are dealt with; None if ``decide`` is the user's own.
-        decide: decides about a failure.
-        auto_complete: whether a message is completed when the function returns.
-        timeout: seconds it may take; None: no limit.
-        max_lock_renewal: seconds for which its lock is renewed.
-        retry_in_place: how to call it again while the lock is held; None: not at all.
-        slow_down: when to slow down; None: never.
-        max_hung: how many calls may go on although their messages' locks were lost.
-        receive_and_delete: whether messages are taken out of their queue before they are handled.
     """
 
     queue: str
@@ -55,17 +34,6 @@ class Handler:
     is_async: bool
     decode: Decode | None
     takes_context: bool
-    concurrency: int
-    prefetch: int
-    recoverability: Recoverability | None
-    decide: Decide
-    auto_complete: bool
-    timeout: float | None
-    max_lock_renewal: float
-    retry_in_place: Backoff | None
-    slow_down: SlowDown | None
-    max_hung: int
-    receive_and_delete: bool
 
     def check_fits(self, queue: QueueInfo) -> None:
         """Refuse retries in place that would outlast the lock.
@@ -86,26 +54,9 @@ class Handler:
             )
 
 
-def checked_handler(
-    queue: str,
-    fn: Callable[..., Any],
-    *,
-    concurrency: int,
-    prefetch: int,
-    recoverability: Recoverability | Decide | None,
-    auto_complete: bool,
-    timeout: duration.Duration | None,
-    max_lock_renewal: duration.Duration,
-    retry_in_place: Backoff | None,
-    slow_down: SlowDown | None,
-    max_hung: int | None,
-    receive_and_delete: bool,
-) -> Handler:
-    """Return a handler, if its settings and its function are what they may be."""
-    if number.flag("receive_and_delete", receive_and_delete):
-        _check_needs_no_lock(recoverability, prefetch, auto_complete=auto_complete)
+def checked_handler(queue: str, fn: Callable[..., Any], settings: HandlerSettings) -> Handler:
+    """Return a handler, if its function is what it may be."""
     is_async, decode, takes_context = _signature(fn)
-    policy = Recoverability() if recoverability is None else recoverability
     return Handler(
         queue=queue,
         fn=fn,
@@ -113,62 +64,8 @@ def checked_handler(
         is_async=is_async,
         decode=decode,
         takes_context=takes_context,
-        concurrency=number.whole("concurrency", concurrency, 1, _MOST_CONCURRENT),
-        prefetch=number.whole("prefetch", prefetch, 0, _MOST_PREFETCHED),
-        recoverability=policy if isinstance(policy, Recoverability) else None,
-        decide=_check_decide(policy),
-        auto_complete=number.flag("auto_complete", auto_complete),
-        timeout=None if timeout is None else duration.seconds("timeout", timeout),
-        max_lock_renewal=duration.seconds("max_lock_renewal", max_lock_renewal, zero=True),
-        retry_in_place=_check_in_place(retry_in_place),
-        slow_down=_check_slow_down(slow_down),
-        max_hung=_check_max_hung(max_hung, concurrency),
-        receive_and_delete=receive_and_delete,
+        **{name: getattr(settings, name) for name in HandlerSettings.names()},
     )
-
-
-def _check_max_hung(value: int | None, concurrency: int) -> int:
-    """Return the limit; by default all that run may be among them, as after an outage of the store."""
-    return max(_USUALLY_HUNG, concurrency) if value is None else number.whole("max_hung", value, 0, _MOST_HUNG)
-
-
-def _check_needs_no_lock(recoverability: object, prefetch: int, *, auto_complete: bool) -> None:
-    """Refuse what cannot be done with messages that are deleted when they are received."""
-    problem = None
-    if not auto_complete:
-        problem = "auto_complete=False: there is nothing left to settle"
-    elif prefetch:
-        problem = "prefetch: what is fetched ahead would be lost when the worker stops"
-    elif recoverability is not None:
-        problem = "recoverability: a message whose handler fails is gone; receive it with a lock, as usual, to keep it"
-    if problem:
-        raise InvalidSetting("receive_and_delete", value=True, allowed=f"cannot be combined with {problem}")
-
-
-def _check_decide(value: Recoverability | Decide) -> Decide:
-    if isinstance(value, Recoverability):
-        return partial(decide, policy=value)
-    if isinstance(value, type) or not callable(value):
-        raise InvalidSetting(
-            "recoverability", value, "must be a Recoverability(...), or a function of a HandlerFailure that decides"
-        )
-    return value
-
-
-def _check_in_place(value: object) -> Backoff | None:
-    if value is None:
-        return None
-    if not isinstance(value, Backoff) or value.max_attempts is None:
-        raise InvalidSetting(
-            "retry_in_place", value, "must be a policy with max_attempts, such as Fixed(0.1, max_attempts=3)"
-        )
-    return value
-
-
-def _check_slow_down(value: object) -> SlowDown | None:
-    if value is not None and not isinstance(value, SlowDown):
-        raise InvalidSetting("slow_down", value, "must be a SlowDown(...), or None for never")
-    return value
 
 
 def _signature(fn: Callable[..., Any]) -> tuple[bool, Decode | None, bool]:

@@ -48,7 +48,7 @@ class HungHandlers:
     def add(self, lease: "HeldMessage") -> None:
         """Note that the handler of a message hangs."""
         self._leases.add(lease)
-        running, hung, limit = self._clock.monotonic() - lease.began_at, len(self._leases), self._handler.max_hung
+        running, hung, limit = self._clock.monotonic() - lease.began_at, len(self._leases), self._handler.most_hung
         name, queue = self._handler.name, self._handler.queue
         self._report(HandlerHung(queue, lease.id, name, _where(lease), running, hung, limit))
         if hung > limit:

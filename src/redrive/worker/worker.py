@@ -4,23 +4,22 @@
 import asyncio
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Never, TypeVar
+from typing import Any, Never, TypeVar, Unpack
 
-from redrive import duration
-from redrive.broker import BlockingBroker, Broker, QueueInfo
-from redrive.broker.rules import DEAD_LETTER_SUFFIX, check_queue_name, is_dead_letter_queue
+from redrive import duration, number
+from redrive.broker import BlockingBroker, Broker
+from redrive.broker.rules import DEAD_LETTER_SUFFIX, check_queue_name
 from redrive.errors import InvalidSetting, UnknownSetting, UsageError
 from redrive.retry import Backoff
 from redrive.telemetry import Event, report
 from redrive.worker.environment import Surroundings
-from redrive.worker.events import DeliveriesTooFew
-from redrive.worker.handler import Decide, Handler, checked_handler, name_of
-from redrive.worker.recoverability import Recoverability
+from redrive.worker.handler import Handler, checked_handler, name_of
+from redrive.worker.queue_setup import checked_queue, declare_queues
 from redrive.worker.run import WorkerRun
+from redrive.worker.settings import HandlerOptions, HandlerSettings
 from redrive.worker.signals import STOP_SIGNALS, handling_signals
-from redrive.worker.slowdown import SlowDown
 from redrive.worker.store_errors import RECONNECT, OnError, check_reconnect
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,6 +35,8 @@ class Worker:
             for: the store does not answer. ``redrive.retry`` retries them first, and the worker goes on trying.
         reconnect: how those retries go: a policy of ``redrive.retry`` with ``max_attempts``. After each round of them
             ``on_error`` is told, and the next comes after the policy's longest wait.
+        declare: whether it declares its queues when it starts, and their error queues, with the settings that each
+            handler states; a handler may say otherwise.
         on_event: a function that gets every telemetry event, beside logging and OpenTelemetry.
         chance: where random numbers come from, 0 <= x < 1.
     """
@@ -47,11 +48,12 @@ class Worker:
         grace: duration.Duration = 30.0,
         on_error: OnError | None = None,
         reconnect: Backoff = RECONNECT,
+        declare: bool = False,
         on_event: Callable[[Event], object] | None = None,
         chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
         **unknown: Never,
     ) -> None:
-        _check_known("Worker", unknown, type(self).__init__)
+        _check_known("Worker", unknown, tuple(type(self).__init__.__kwdefaults__ or ()))
         if not isinstance(name, str) or not name:
             raise InvalidSetting("name", name, "must be a text, such as 'billing'")
         for setting, value in (("on_error", on_error), ("on_event", on_event)):
@@ -61,7 +63,8 @@ class Worker:
         self._grace_s = duration.seconds("grace", grace, zero=True)
         self._on_error = on_error
         self._reconnect = check_reconnect(reconnect)
-        self._on_event = on_event
+        self._report = partial(report, on_event=on_event)
+        self._declare = number.flag("declare", declare)
         self._chance = chance
         self._handlers: dict[str, Handler] = {}
         self._run: WorkerRun | None = None
@@ -71,22 +74,7 @@ class Worker:
         """The queues that have a handler."""
         return tuple(self._handlers)
 
-    def handler(
-        self,
-        queue: str,
-        *,
-        concurrency: int = 1,
-        prefetch: int = 0,
-        recoverability: Recoverability | Decide | None = None,
-        auto_complete: bool = True,
-        timeout: duration.Duration | None = None,
-        max_lock_renewal: duration.Duration = 300.0,
-        retry_in_place: Backoff | None = None,
-        slow_down: SlowDown | None = SlowDown(),  # noqa: B008 - a frozen value
-        max_hung: int | None = None,
-        receive_and_delete: bool = False,
-        **unknown: Never,
-    ) -> Callable[[F], F]:
+    def handler(self, queue: str, **settings: Unpack[HandlerOptions]) -> Callable[[F], F]:
         """Declare the function below as the handler of a queue.
 
         Its first parameter is the payload, made from the body by its annotation: ``bytes``, ``str``, JSON types, a
@@ -96,44 +84,18 @@ class Worker:
 
         Args:
             queue: the queue.
-            concurrency: how many messages are handled at a time.
-            prefetch: how many more are fetched ahead. They are locked while they wait.
-            recoverability: what becomes of a message when the handler fails: a ``Recoverability``, or a function of a
-                ``HandlerFailure`` that returns a decision.
-            auto_complete: whether the worker completes a message when its handler returns without having settled it;
-                otherwise that is a failure.
-            timeout: seconds one call may take. An async handler is cancelled; one in a thread cannot be: it is
-                reported, and counts as failed when it ends.
-            max_lock_renewal: seconds for which the lock is renewed while the handler runs; 0: not at all.
-            retry_in_place: call the handler again while the lock is held, as this policy says; refused at the start if
-                its waits could outlast the lock.
-            slow_down: when to slow down because everything fails; None: never.
-            max_hung: how many calls may go on although their messages' locks were lost; one more, and the worker ends
-                with ``HandlersHung``. None: as many as ``concurrency``, and 10 at least.
-            receive_and_delete: take messages out of their queue before they are handled: each is handled at most once,
-                and is gone if its handler fails, or if the process ends meanwhile.
-            unknown: there are no others.
+            settings: how messages are handed to it: ``concurrency``, ``prefetch``, ``recoverability``,
+                ``auto_complete``, ``timeout``, ``max_lock_renewal``, ``retry_in_place``, ``slow_down``, ``max_hung``,
+                ``receive_and_delete``, ``declare``.
         """
-        _check_known("handler", unknown, type(self).handler)
+        _check_known("handler", settings, HandlerSettings.names())
         _check_queue(queue)
         if queue in self._handlers:
             raise InvalidSetting("queue", queue, f"has a handler already: {self._handlers[queue].name}")
+        checked = HandlerSettings(**settings)  # type: ignore[arg-type]  # it turns timedelta into seconds
 
         def declare(fn: F) -> F:
-            self._handlers[queue] = checked_handler(
-                queue,
-                fn,
-                concurrency=concurrency,
-                prefetch=prefetch,
-                recoverability=recoverability,
-                auto_complete=auto_complete,
-                timeout=timeout,
-                max_lock_renewal=max_lock_renewal,
-                retry_in_place=retry_in_place,
-                slow_down=slow_down,
-                max_hung=max_hung,
-                receive_and_delete=receive_and_delete,
-            )
+            self._handlers[queue] = checked_handler(queue, fn, checked)
             return fn
 
         return declare
@@ -152,7 +114,8 @@ class Worker:
                 main thread can ask for it.
 
         Raises:
-            QueueNotFound: nobody has declared a queue that has a handler.
+            QueueNotFound: a queue that has a handler is not declared.
+            QueueConflict: a queue that the worker declares is there already, with another setting than stated.
             InvalidSetting: a handler's settings and its queue's do not go together.
         """
         _check_broker(broker)
@@ -163,8 +126,11 @@ class Worker:
             raise UsageError(f"worker {self.name!r} has no handlers; declare one with @worker.handler('orders')")
         self._run = run = WorkerRun(broker, self._grace_s)
         try:
-            for handler in self._handlers.values():
-                run.add(handler, await self._checked(broker, handler), self._surroundings(broker, run))
+            handlers = list(self._handlers.values())
+            await declare_queues(broker, handlers, self._declare)
+            for handler in handlers:
+                queue = await checked_queue(broker, handler, self._report)
+                run.add(handler, queue, self._surroundings(broker, run))
             with handling_signals(STOP_SIGNALS if handle_signals else (), self._on_signal):
                 await run.until_stopped(idle_s)
         finally:
@@ -206,34 +172,17 @@ class Worker:
             worker=self.name,
             host=socket.gethostname(),
             chance=self._chance,
-            report=partial(report, on_event=self._on_event),
+            report=self._report,
             on_error=self._on_error,
             reconnect=self._reconnect,
             on_fatal=run.fail,
         )
 
-    async def _checked(self, broker: Broker, handler: Handler) -> QueueInfo:
-        """Return a handler's queue, if the two go together."""
-        queue = await broker.inspect(handler.queue)
-        if queue.settings.requires_session:
-            raise InvalidSetting(
-                "queue", handler.queue, "has sessions, which a worker does not serve; accept them yourself"
-            )
-        if handler.receive_and_delete:
-            return queue
-        handler.check_fits(queue)
-        policy = handler.recoverability
-        if policy is not None:
-            await _check_error_queue(broker, handler, policy)
-            if policy.immediate + 1 > queue.settings.max_delivery_count:
-                limit = queue.settings.max_delivery_count
-                report(DeliveriesTooFew(handler.queue, policy.immediate, limit), self._on_event)
-        return queue
 
-
-def _check_known(of: str, unknown: dict[str, Never], called: Callable[..., object]) -> None:
-    for name in unknown:
-        raise UnknownSetting(of, name, tuple(called.__kwdefaults__ or ()))
+def _check_known(of: str, given: Mapping[str, object], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            raise UnknownSetting(of, name, known)
 
 
 def _idle_seconds(until_idle: bool | duration.Duration) -> float | None:  # noqa: FBT001 - the setting's own value
@@ -256,29 +205,3 @@ def _check_broker(broker: object) -> None:
     url = repr(broker) if isinstance(broker, str) and "@" not in broker else "url"  # there may be a password in it
     what = url if isinstance(broker, str) else repr(broker)
     raise UsageError(f"{what} is no broker; pass connect({url})")
-
-
-async def _check_error_queue(broker: Broker, handler: Handler, policy: Recoverability) -> None:
-    name = policy.error_queue
-    if name is None:
-        if is_dead_letter_queue(handler.queue):
-            raise InvalidSetting(
-                "queue", handler.queue, "is a dead-letter queue, which has none of its own: give it an error_queue"
-            )
-        return
-    if name == handler.queue:
-        raise InvalidSetting("error_queue", name, "is the handler's own queue: failures would come back for ever")
-    settings = (await broker.inspect(name)).settings
-    if settings.duplicate_detection is not None or settings.requires_session:
-        raise InvalidSetting(
-            "error_queue",
-            name,
-            "must have neither duplicate detection nor sessions: each would lose or refuse failures",
-        )
-    largest = (await broker.inspect(handler.queue)).settings.max_message_bytes
-    if settings.max_message_bytes < largest:
-        raise InvalidSetting(
-            "error_queue",
-            name,
-            f"must take what {handler.queue!r} takes: update it with max_message_bytes={largest}, or more",
-        )
