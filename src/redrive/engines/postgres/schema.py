@@ -14,6 +14,7 @@ from redrive.engines.postgres import expected_schema
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.session_settings import in_transaction
 from redrive.engines.sql.dialects import POSTGRES
+from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
 from redrive.errors import SchemaMismatch, UsageError
 
@@ -423,10 +424,8 @@ async def migrate(connection: Connection, schema: str) -> None:
             await connection.execute(
                 f"CREATE TABLE {schema}.redrive_migrations (number integer PRIMARY KEY, name text NOT NULL UNIQUE)"
             )
-        done = await connection.fetchval(f"SELECT coalesce(max(number), 0) FROM {schema}.redrive_migrations")
-        if done > len(MIGRATIONS):
-            raise SchemaMismatch(done, len(MIGRATIONS))
-        for number, (name, script) in enumerate(MIGRATIONS[done:], done + 1):
+        done = await connection.fetch(f"SELECT name FROM {schema}.redrive_migrations ORDER BY number")
+        for number, name, script in pending(MIGRATIONS, [row["name"] for row in done]):
             if script:
                 await connection.execute(script.replace("@.", f"{schema}."))
             await connection.execute(f"INSERT INTO {schema}.redrive_migrations VALUES ($1, $2)", number, name)
