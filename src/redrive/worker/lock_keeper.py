@@ -68,7 +68,8 @@ class LockKeeper:
     def watch(self, lease: HeldMessage) -> None:
         """Begin to look after a lease, or note that its handler has begun."""
         self._leases.add(lease)
-        if self._due(lease) < self._alarm_at:
+        # none needs attention before half of its lock is over, and that is mostly later than the alarm
+        if lease.held_until - self._lock_s / 2 < self._alarm_at and self._due(lease) < self._alarm_at:
             self._hurry.set()
 
     def forget(self, lease: HeldMessage) -> None:

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from redrive.broker import Abandon, Broker, Effect
+from redrive.broker import Abandon, Broker, Effect, Send
 from redrive.clock import utc
 from redrive.errors import EngineUnavailable, LockLost, QueueNotFound, RedriveError
 from redrive.worker.confirmation import confirmation_of
@@ -105,8 +105,13 @@ class Settler:
         inside: OwnSql | None,
         within: object | None,
     ) -> None:
-        received = lease.received
-        confirmed = confirmation_of(received.message, received.queue, utc(self._clock.time())) if is_handled else []
+        message = lease.received.message
+        confirmed: list[Send] = []
+        if is_handled and message.headers:  # a recovered copy has headers
+            confirmed = confirmation_of(message, lease.received.queue, utc(self._clock.time()))
+        if not confirmed and len(effects) == 1 and inside is None and within is None:
+            await self.broker.engine.apply(effects)  # nothing that a handler has made, so nothing to check
+            return
         try:
             await self.broker.apply(*effects, *confirmed, inside=inside, within=within)
         except QueueNotFound as error:
