@@ -25,7 +25,7 @@ async def handle(broker: Broker, name: str, seen: dict[str, list[str]]) -> None:
 
 
 async def main() -> None:
-    """Send everybody's events mixed up, and let two consumers handle them."""
+    """Send the events of all customers mixed up, and let two consumers handle them."""
     seen: dict[str, list[str]] = defaultdict(list)
     async with connect("sqlite:///events.db") as broker:
         await broker.declare("events", requires_session=True)
@@ -34,7 +34,7 @@ async def main() -> None:
         )
         await asyncio.gather(handle(broker, "first", seen), handle(broker, "second", seen))
     assert all(tuple(seen[customer]) == STEPS for customer in CUSTOMERS)
-    print("everybody's events came in order")
+    print("the events of each customer came in order")
 
 
 asyncio.run(main())

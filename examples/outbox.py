@@ -21,12 +21,12 @@ def make_tables(database: sqlite3.Connection) -> None:
 
 
 def insert_order(order: int, item: str, database: sqlite3.Connection) -> None:
-    """Store an order; part of somebody's transaction."""
+    """Store an order; part of the caller's transaction."""
     database.execute("INSERT INTO orders VALUES (?, ?)", (order, item))
 
 
 def note_mail(mail: str, database: sqlite3.Connection) -> None:
-    """Note that a mail is done; part of somebody's transaction."""
+    """Note that a mail is done; part of the caller's transaction."""
     database.execute("INSERT INTO mails_sent VALUES (?)", (mail,))
 
 

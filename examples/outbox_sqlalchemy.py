@@ -22,7 +22,7 @@ class Base(DeclarativeBase):
 
 
 class Order(Base):
-    """What somebody has ordered."""
+    """What a customer has ordered."""
 
     __tablename__ = "orders"
     id: Mapped[int] = mapped_column(primary_key=True)

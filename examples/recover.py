@@ -35,7 +35,7 @@ class Bank:
     def charge(self, payment: Payment) -> None:
         """Charge a customer, if that can be done."""
         if payment.currency != "EUR":
-            raise ValueError(f"nobody pays in {payment.currency}")
+            raise ValueError(f"no customer pays in {payment.currency}")
         if not self.is_open:
             raise ConnectionError("the bank does not answer")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Request and reply over queues: each client has a queue for answers, which disappears when nobody uses it any more."""
+"""Request and reply over queues: each client has a queue for answers, which is deleted when it is idle."""
 
 import asyncio
 from datetime import timedelta

@@ -24,7 +24,7 @@ class Warehouse:
         return await self._calls.using(operation="reserve").call_async(self._send, f"reserve {item}")
 
     async def count(self, item: str) -> str:
-        """Count an item; whoever asks wants a quick answer or none."""
+        """Count an item; the caller wants a quick answer or none."""
         return await self._calls.using(operation="count", deadline=1, max_attempts=2).call_async(
             self._send, f"count {item}"
         )

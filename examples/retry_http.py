@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A real HTTP server that is busy twice, and a client that waits as long as it is told to."""
+"""A real HTTP server that is busy twice, and a client that waits as long as the server asks."""
 
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer

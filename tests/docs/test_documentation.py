@@ -204,7 +204,8 @@ def test_every_page_is_listed():
     start = ROOT / "docs" / "README.md"
     listed = {(start.parent / target).resolve() for target in re.findall(r"\]\(([^)#\s]+\.md)\)", start.read_text())}
     pages = {page for page in PAGES if page.is_relative_to(start.parent) and page != start}
-    assert sorted(str(page.relative_to(ROOT)) for page in pages - listed) == []
+    missing = [str(page.relative_to(ROOT)) for page in pages - listed if page.parent.name != "decisions"]
+    assert sorted(missing) == []
 
 
 PAGE = """# Title
