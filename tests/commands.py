@@ -5,7 +5,7 @@ import functools
 
 import typer.testing
 
-from redrive.cli.app import app, command_line
+from redrive.cli.main import app, command_line
 
 
 @functools.cache

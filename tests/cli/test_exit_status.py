@@ -4,7 +4,8 @@
 import pytest
 
 from redrive import errors
-from redrive.cli.exit_status import ExitStatus, advice, status_of
+from redrive.cli.exit_status import ExitStatus, status_of
+from redrive.cli.output.error_text import error_text
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ from redrive.cli.exit_status import ExitStatus, advice, status_of
 def test_a_queue_that_is_not_there_has_one_answer(refused, command):
     said = refused(*command, status=5)
     assert said.startswith("error: there is no queue 'nosuch")
-    assert said.endswith("redrive queues shows those there are, redrive queues declare adds one\n")
+    assert said.endswith("redrive queues lists all queues, redrive queues declare adds one\n")
 
 
 @pytest.mark.parametrize(
@@ -64,5 +65,5 @@ def test_every_error_has_a_status():
 
 
 def test_a_database_that_cannot_be_written_cannot_be_looked_at_either():
-    said = advice(errors.StorageReadOnly("orders.db: the database cannot be written"))
-    assert said.endswith("to look at a file of somebody else, copy it first")
+    said = error_text(errors.StorageReadOnly("orders.db: the database cannot be written"))
+    assert said.endswith("copy the file and read the copy")

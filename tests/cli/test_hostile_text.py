@@ -13,7 +13,7 @@ import typer
 
 from redrive import connect, open_recovery
 from redrive.broker import Message
-from redrive.cli.app import app
+from redrive.cli.main import app
 from redrive.recovery import Transform
 
 HOSTILE = "evil\nFORGED \x1b[2J\r\x9b31m\u202e\u2066\x07\x7f\u2028\x85\t" + "z" * 60
@@ -165,6 +165,8 @@ COMMANDS = {
     "operations cancel": [("operations", "cancel", "3", "--yes", "--reason", HOSTILE, "--actor", HOSTILE)],
     "operations set-rate": [("operations", "set-rate", "1", "5"), ("operations", "set-rate", "3", HOSTILE)],
     "operations services": [("operations", "services")],
+    "operations lanes": [("operations", "lanes")],
+    "operations acknowledge": [("operations", "acknowledge", "1", "--actor", HOSTILE)],
     "operations trail": [("operations", "trail", "--limit", "100"), ("operations", "trail", "--subject", HOSTILE)],
     "redirects list": [("redirects", "list")],
     "redirects add": [("redirects", "add", HOSTILE, "orders"), ("redirects", "add", "orders", HOSTILE)],
@@ -249,8 +251,7 @@ def test_an_export_has_every_text_as_it_is(ok, tmp_path):
 
 @pytest.mark.parametrize("command", [("recover", "--all"), ("archive", "--all"), ("edit", "3", "--set-header", "a=b")])
 def test_a_question_prints_no_raw_text(run, monkeypatch, command):
-    for name in ("reaching", "recovering"):
-        monkeypatch.setattr(f"redrive.cli.{name}.is_a_person_there", lambda: True)
+    monkeypatch.setattr("redrive.cli.output.prompt.is_interactive", lambda: True)
     ran = run(*command, stdin="n\n")
     assert ran.exit_code == 1
     check(ran.stdout)

@@ -24,7 +24,7 @@ from redrive.broker.effects import (
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Lock, Message, Payload, Received
 from redrive.broker.port import Capabilities, Engine, QueueInfo, Upkeep
-from redrive.broker.rules import dead_letter_queue, source_queue
+from redrive.broker.rules import dead_letter_queue, is_own_queue, source_queue
 from redrive.broker.session import Session
 from redrive.broker.settings import QueueOptions, QueueSettings
 
@@ -61,6 +61,7 @@ __all__ = [
     "dead_letter_queue",
     "decoder",
     "headers",
+    "is_own_queue",
     "source_queue",
     "views",
 ]

@@ -13,6 +13,9 @@ _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX
 DEAD_LETTER_SUFFIX: Final = "/$dead"
 """A queue's dead letters are the queue of the same name with this behind it."""
 
+OWN_QUEUES: Final = "redrive."
+"""How the names of the queues begin that Redrive keeps for itself."""
+
 CONFIRMATIONS: Final = "redrive.confirmations"
 """The queue that confirmations go to. No header names it: a message must not choose where a worker sends."""
 
@@ -45,6 +48,11 @@ def is_dead_letter_queue(queue: str) -> bool:
 def source_queue(queue: str) -> str:
     """Return the queue whose dead letters these are; a queue that is no dead-letter queue is its own."""
     return queue.removesuffix(DEAD_LETTER_SUFFIX)
+
+
+def is_own_queue(queue: str) -> bool:
+    """Say whether a queue is one that Redrive keeps for itself."""
+    return queue.startswith(OWN_QUEUES)
 
 
 def staging_queue(destination: str) -> str:

@@ -5,13 +5,13 @@ import sys
 
 from redrive.errors import MissingExtra
 
-__all__ = ["main"]
+__all__ = ["run"]
 
 
-def main() -> None:
+def run() -> None:
     """Run ``redrive``."""
     try:
-        from redrive.cli.app import command_line
+        from redrive.cli.main import command_line
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise

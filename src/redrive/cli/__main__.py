@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """``python -m redrive.cli``."""
 
-from redrive.cli import main
+from redrive.cli import run
 
-main()
+run()

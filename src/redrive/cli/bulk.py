@@ -1,109 +1,215 @@
 # SPDX-License-Identifier: MIT
-"""Bulk work on a queue from the command line: asked first, shown while it runs, told at the end."""
+"""Bulk work on a queue: with a question first, a progress bar, and an exact count at the end, also after Ctrl-C."""
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
 
 import typer
 
-from redrive.broker import Broker, Resubmitted, dead_letter_queue, views
-from redrive.cli import screen, wording
+from redrive.broker import Broker, Message, Resubmitted, Send, dead_letter_queue, views
 from redrive.cli.exit_status import ExitStatus
-from redrive.cli.interrupts import Interrupted, first_interrupt
-from redrive.cli.reaching import confirm, wants_json, with_broker
+from redrive.cli.open import with_broker
+from redrive.cli.options.connection import BrokerConnection
+from redrive.cli.output import console
+from redrive.cli.output.progress import progress_bar
+from redrive.cli.output.prompt import confirm
+from redrive.cli.output.sentences import count, instant, verb
+from redrive.cli.stop_signals import interrupts
+from redrive.clock import system_clock, utc
 from redrive.printable import one_line
 
+_BATCH = 1_000
 
-def purge(context: typer.Context, queue: str, *, yes: bool, of: str) -> None:
-    """Remove what can be received from a queue."""
-    total = with_broker(context, lambda broker: broker.inspect(queue)).ready
-    confirm(f"Remove {wording.count(total, of)} from {queue} for good?", yes=yes or not total)
-    done = _watched(
-        context, "removing", total, lambda broker, on_progress: broker.purge(queue, on_progress=on_progress)
-    )
-    if wants_json(context):
-        screen.print_json(views.purged_view(queue, done.many, interrupted=done.is_interrupted))
+
+# --- sending
+
+
+@dataclass(slots=True)
+class SendCount:
+    """How many messages were sent."""
+
+    queue: str
+    sent: int = 0
+    duplicates: int = 0
+    first: int | None = None
+    last: int | None = None
+    left: int = 0
+
+    def add(self, sequences: Iterable[int | None]) -> None:
+        """Count a batch."""
+        for sequence in sequences:
+            if sequence is None:
+                self.duplicates += 1
+                continue
+            self.sent += 1
+            self.first = sequence if self.first is None else self.first
+            self.last = sequence
+
+    def view(self) -> views.View:
+        """Return it as JSON."""
+        return views.sent_view(
+            self.queue,
+            sent=self.sent,
+            duplicates=self.duplicates,
+            first_sequence=self.first,
+            last_sequence=self.last,
+            not_sent=self.left,
+        )
+
+    def __str__(self) -> str:
+        numbers = "" if self.first is None else f", number {self.first}"
+        numbers += "" if self.first == self.last else f" to {self.last}"
+        dropped = f"; {self.duplicates:,} dropped as duplicates" if self.duplicates else ""
+        left = f"; stopped, {self.left:,} not sent" if self.left else ""
+        return f"sent {self.sent:,} to {self.queue}{numbers}{dropped}{left}"
+
+
+def send(
+    connection: BrokerConnection,
+    queue: str,
+    bodies: list[bytes],
+    message: Callable[[bytes], Message],
+    delay: float | None,
+) -> None:
+    """Send messages in batches, each all or nothing; Ctrl-C ends it after a batch."""
+    sent = SendCount(queue, left=len(bodies))
+
+    async def work(broker: Broker) -> None:
+        at = utc(system_clock.time() + delay) if delay else None
+        with progress_bar() as bar, interrupts() as signals:
+            task = bar.add_task("sending", total=len(bodies), visible=len(bodies) > _BATCH)
+            for batch in _batches(bodies):
+                if signals.count:
+                    break
+                sent.add(await broker.apply(*_sends(queue, map(message, batch), at)))
+                sent.left -= len(batch)
+                bar.advance(task, len(batch))
+
+    with_broker(connection, work)
+    if connection.as_json:
+        console.print_json(sent.view())
     else:
-        _say(f"removed {wording.count(done.many, of)} from {queue}", done)
-    _check_whole(done)
+        console.say(str(sent))
+    if sent.left:
+        raise typer.Exit(int(ExitStatus.INTERRUPTED))
 
 
-def resubmit(context: typer.Context, queue: str, *, max_messages: int | None, yes: bool) -> None:
+def _sends(queue: str, messages: Iterable[Message], at: datetime | None) -> list[Send]:
+    return [Send(queue, message, at) for message in messages]
+
+
+def _batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
+    rest = iter(bodies)
+    while batch := list(islice(rest, _BATCH)):
+        yield batch
+
+
+# --- removing, and sending dead letters again
+
+
+def purge(connection: BrokerConnection, queue: str, *, yes: bool, noun: str) -> None:
+    """Remove every message that can be received from a queue.
+
+    Args:
+        connection: where the queue is.
+        queue: its name.
+        yes: whether not to ask.
+        noun: what its messages are called.
+    """
+    total = with_broker(connection, lambda broker: broker.inspect(queue)).ready
+    confirm(f"Remove {count(total, noun)} from {queue} for good?", yes=yes or not total)
+    done = _run(connection, "removing", total, lambda broker, on_progress: broker.purge(queue, on_progress=on_progress))
+    if connection.as_json:
+        console.print_json(views.purged_view(queue, done.count, interrupted=done.is_interrupted))
+    else:
+        console.say(f"removed {count(done.count, noun)} from {queue}{done.ending}")
+    done.check()
+
+
+def resubmit(connection: BrokerConnection, queue: str, *, max_messages: int | None, yes: bool) -> None:
     """Send a queue's dead letters to it again."""
-    dead = with_broker(context, lambda broker: broker.inspect(queue)).dead
+    dead = with_broker(connection, lambda broker: broker.inspect(queue)).dead
     total = dead if max_messages is None else min(dead, max_messages)
-    confirm(f"Send {wording.count(total, 'dead letter')} to {queue} again?", yes=yes or not total)
-    done = _watched(
-        context,
+    confirm(f"Send {count(total, 'dead letter')} to {queue} again?", yes=yes or not total)
+    done = _run(
+        connection,
         "resubmitting",
         total,
         lambda broker, on_progress: broker.resubmit(queue, max_messages=max_messages, on_progress=on_progress),
     )
-    rest = done.many if isinstance(done.many, Resubmitted) else Resubmitted(done.many)
-    if wants_json(context):
-        screen.print_json(views.resubmitted_view(queue, rest, interrupted=done.is_interrupted))
+    result = done.count if isinstance(done.count, Resubmitted) else Resubmitted(done.count)
+    if connection.as_json:
+        console.print_json(views.resubmitted_view(queue, result, interrupted=done.is_interrupted))
+        done.check()
     else:
-        _say(f"resubmitted {wording.count(int(rest), 'dead letter')} to {queue}", done)
-    _check_whole(done)
-    if not wants_json(context):
-        _tell_rest(queue, rest)
-    if rest.stayed:
+        console.say(f"resubmitted {count(int(result), 'dead letter')} to {queue}{done.ending}")
+        done.check()
+        _print_rest(queue, result)
+    if result.stayed:
         raise typer.Exit(int(ExitStatus.NOT_ALL))
 
 
-def _tell_rest(queue: str, rest: Resubmitted) -> None:
-    """Say which dead letters are where they were, and why."""
-    if rest.stayed:
-        many = len(rest.stayed)
-        others = len({each.reason for each in rest.stayed}) - 1
-        more = f"; and for {wording.count(others, 'other reason')}, see --json" if others else ""
-        stays = wording.verb(many, "stays")
-        screen.hint(f"{many:,} of {many + rest:,} {stays}: {one_line(rest.stayed[0].reason)}{more}", "yellow")
-    if rest.locked:
-        until = "" if rest.locked_until is None else f" until {wording.instant(rest.locked_until)}"
-        told = f"{rest.locked:,} {wording.verb(rest.locked, 'is')} locked by somebody{until}; try again then"
-        screen.hint(f"{told}, or see them: redrive peek '{dead_letter_queue(queue)}'", "yellow")
+def _print_rest(queue: str, result: Resubmitted) -> None:
+    """Print which dead letters were not sent, and why."""
+    if result.stayed:
+        stayed = len(result.stayed)
+        others = len({each.reason for each in result.stayed}) - 1
+        more = f"; and for {count(others, 'other reason')}, see --json" if others else ""
+        reason = one_line(result.stayed[0].reason)
+        console.warn(f"{stayed:,} of {stayed + result:,} {verb(stayed, 'stays')}: {reason}{more}")
+    if result.locked:
+        until = "" if result.locked_until is None else f" until {instant(result.locked_until)}"
+        locked = f"{result.locked:,} {verb(result.locked, 'is')} locked by another consumer{until}"
+        console.warn(f"{locked}; try again then, or see them: redrive peek '{dead_letter_queue(queue)}'")
 
 
-class _Done(NamedTuple):
-    """How far bulk work came, and whether somebody stopped it."""
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """How far bulk work came, and whether Ctrl-C stopped it."""
 
-    many: int
+    count: int
     is_interrupted: bool
 
+    @property
+    def ending(self) -> str:
+        """What to add to a sentence about it."""
+        return "; stopped before the end" if self.is_interrupted else ""
 
-def _watched(
-    context: typer.Context,
-    verb: str,
+    def check(self) -> None:
+        """End the command if it was stopped."""
+        if self.is_interrupted:
+            raise typer.Exit(int(ExitStatus.INTERRUPTED))
+
+
+class _Interrupted(Exception):
+    """Ends bulk work between two of its pages."""
+
+
+def _run(
+    connection: BrokerConnection,
+    name: str,
     total: int,
     do: Callable[[Broker, Callable[[int], None]], Awaitable[int]],
 ) -> _Done:
-    """Do bulk work with a progress bar; Ctrl-C ends it after the page that it is at."""
+    """Do bulk work with a progress bar; Ctrl-C ends it after the page it is at."""
 
     async def work(broker: Broker) -> _Done:
         count = 0
-        with screen.progress() as bar, first_interrupt() as interrupt:
-            task = bar.add_task(verb, total=total)
+        with progress_bar() as bar, interrupts() as signals:
+            task = bar.add_task(name, total=total)
 
             def on_progress(done: int) -> None:
                 nonlocal count
                 count = done
                 bar.update(task, completed=done)
-                if interrupt.is_set:
-                    raise Interrupted
+                if signals.count:
+                    raise _Interrupted
 
             try:
                 return _Done(await do(broker, on_progress), is_interrupted=False)
-            except Interrupted:
+            except _Interrupted:
                 return _Done(count, is_interrupted=True)
 
-    return with_broker(context, work)
-
-
-def _say(sentence: str, done: _Done) -> None:
-    screen.say(sentence + ("; stopped before the end" if done.is_interrupted else ""))
-
-
-def _check_whole(done: _Done) -> None:
-    if done.is_interrupted:
-        raise typer.Exit(int(ExitStatus.INTERRUPTED))
+    return with_broker(connection, work)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The commands, one file for each noun."""

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""``redrive dead``: see why messages were dead-lettered, send them again, or remove them."""
+
+from typing import Annotated
+
+import typer
+
+from redrive.broker import dead_letter_queue, views
+from redrive.cli import bulk
+from redrive.cli.exit_status import ExitStatus
+from redrive.cli.open import with_broker
+from redrive.cli.options.connection import BrokerConnection, Queue, Yes
+from redrive.cli.options.groups import grouped
+from redrive.cli.options.page import Max, Start
+from redrive.cli.output import console
+from redrive.cli.output.message_detail import print_dead_letter
+from redrive.cli.output.table import print_table
+from redrive.cli.output.tables import dead_letters_table
+from redrive.printable import one_line
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def _dead() -> None:
+    """See why messages were dead-lettered, send them again, or remove them.
+
+    Examples:
+      redrive dead list orders
+      redrive dead show orders 42
+      redrive dead resubmit orders
+      redrive dead resubmit orders --max 1 --yes
+      redrive dead purge orders --yes
+
+    Dead letters are a queue like any other: redrive peek 'orders/$dead'
+    """
+
+
+@app.command("list")
+@grouped
+def list_dead(queue: Queue, connection: BrokerConnection, *, max_messages: Max = 20, start: Start = 0) -> None:
+    """List the dead letters of a queue, oldest first, and why each is one."""
+    dead = dead_letter_queue(queue)
+    found = with_broker(connection, lambda broker: broker.peek(dead, max_messages=max_messages, start=start))
+    if connection.as_json:
+        console.print_json([views.received_view(each) for each in found])
+        return
+    if not found:
+        console.say(f"{queue} has no dead letters" + (f" from {start} on" if start else ""))
+        return
+    print_table(dead_letters_table(found))
+    if len(found) == max_messages:
+        console.hint(f"there may be more: --start {found[-1].sequence + 1}")
+
+
+@app.command()
+@grouped
+def show(
+    queue: Queue,
+    number: Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="Its number, as list shows it.")],
+    connection: BrokerConnection,
+) -> None:
+    """Show one dead letter: why it is one, headers, stack trace and body."""
+    dead = dead_letter_queue(queue)
+    found = with_broker(connection, lambda broker: broker.peek(dead, max_messages=1, start=number))
+    if not found or found[0].sequence != number:
+        problem = f"{queue} has no dead letter {number}; see them: redrive dead list {queue}"
+        raise console.refusal(one_line(problem), ExitStatus.NOT_FOUND)
+    if connection.as_json:
+        console.print_json(views.received_view(found[0]))
+    else:
+        print_dead_letter(found[0])
+
+
+@app.command()
+@grouped
+def resubmit(
+    queue: Queue,
+    connection: BrokerConnection,
+    *,
+    max_messages: Annotated[
+        int | None,
+        typer.Option("--max", "-n", metavar="N", min=1, help="How many at most, oldest first; all by default."),
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Send dead letters to their queue again.
+
+    They keep their ids, headers and bodies. Each is sent and removed in one
+    transaction, so none is lost and none is sent twice.
+    """
+    bulk.resubmit(connection, queue, max_messages=max_messages, yes=yes)
+
+
+@app.command()
+@grouped
+def purge(queue: Queue, connection: BrokerConnection, *, yes: Yes = False) -> None:
+    """Remove the dead letters of a queue for good."""
+    bulk.purge(connection, dead_letter_queue(queue), yes=yes, noun="dead letter")

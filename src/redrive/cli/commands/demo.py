@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+"""``redrive demo``: three of the layers at work, in the terminal."""
+
+from typing import Annotated
+
+import typer
+
+from redrive.cli.demo import run_demo
+from redrive.cli.output import console
+
+
+def demo(
+    *,
+    fast: Annotated[bool, typer.Option("--fast", help="Do not wait between attempts.")] = False,
+) -> None:
+    """Watch calls being retried, messages being redelivered and failures being recovered, in a few seconds."""
+    run_demo(console.out(markup=True), fast=fast)

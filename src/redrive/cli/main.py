@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""The command line: all commands under one name."""
+
+from typing import Annotated, Any
+
+import typer
+
+from redrive import __version__
+from redrive.cli.commands import (
+    dead,
+    demo,
+    failed,
+    ingest,
+    messages,
+    operations,
+    policies,
+    queues,
+    recover,
+    redirects,
+    worker,
+)
+from redrive.cli.output import console
+
+app = typer.Typer(
+    name="redrive",
+    help="Five layers of retry on one durable broker. Today: retrying calls, durable queues, recovery in bulk.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(queues.app, name="queues")
+app.command()(messages.send)
+app.command()(messages.receive)
+app.command()(messages.peek)
+app.command()(messages.cancel)
+app.add_typer(dead.app, name="dead")
+app.command()(worker.worker)
+app.command()(ingest.ingest)
+app.add_typer(failed.app, name="failed")
+app.command()(recover.recover)
+app.command()(recover.edit)
+app.command()(recover.archive)
+app.command()(recover.restore)
+app.command()(recover.resolve)
+app.add_typer(operations.app, name="operations")
+app.add_typer(redirects.app, name="redirects")
+app.add_typer(policies.app, name="policies")
+app.command()(demo.demo)
+
+
+def command_line() -> Any:  # noqa: ANN401 - a command of the click that typer brings along
+    """Return the whole command line, as it is run."""
+    whole = typer.main.get_command(app)
+    _hide_flag_types(whole)
+    return whole
+
+
+def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 - same
+    """Show flags without a type in the help: ``--yes <bool>`` would look as if it took a value."""
+    help_option = command.get_help_option(typer.Context(command))
+    for each in (*command.params, help_option):
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        _hide_flag_types(each)
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature for a flag
+    if wanted:
+        console.say(f"redrive {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _redrive(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass

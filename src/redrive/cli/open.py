@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: MIT
+"""Opening the queues and the store of failed messages for a command, and closing them; an error ends the command."""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from redrive import connect, connection_url, open_recovery
+from redrive.broker import Broker, dead_letter_queue, is_own_queue, source_queue
+from redrive.cli.exit_status import ExitStatus
+from redrive.cli.options.connection import URL_VARIABLE, BrokerConnection, RecoveryConnection, missing_file
+from redrive.cli.options.sources import SOURCES_VARIABLE, Sources
+from redrive.cli.options.transform import ALLOWED_VARIABLE
+from redrive.cli.output import console
+from redrive.cli.output.progress import progress_bar
+from redrive.cli.output.sentences import count, some, them, verb
+from redrive.errors import FailureNotFound, QueueNotFound, RedriveError
+from redrive.printable import one_line
+from redrive.recovery import (
+    FailedDetail,
+    Filter,
+    MessageFailed,
+    MessageSetAside,
+    Recovery,
+    ServiceSettings,
+    Status,
+    TransformSettings,
+)
+from redrive.recovery.recovery import ERROR_QUEUE
+from redrive.telemetry import Event
+
+T = TypeVar("T")
+
+_ID = re.compile(r"[0-9a-fA-F]{32}")
+
+
+# --- the queues
+
+
+def with_broker(connection: BrokerConnection, do: Callable[[Broker], Awaitable[T]], *, may_create: bool = False) -> T:
+    """Open the broker, do something with it, close it; an error is printed and ends the command.
+
+    Args:
+        connection: where it is.
+        do: what to do.
+        may_create: whether a database that does not exist is created; for other commands that is an error.
+    """
+    url = connection.broker_url
+    if not may_create:
+        check_exists(url)
+    try:
+        return asyncio.run(_connected(url, do))
+    except RedriveError as error:
+        raise console.failure(error) from None
+
+
+async def _connected(url: str, do: Callable[[Broker], Awaitable[T]]) -> T:
+    async with connect(url) as broker:
+        return await do(broker)
+
+
+def check_exists(url: str) -> None:
+    """End the command if a URL names a database that does not exist: a typing mistake must not create an empty one."""
+    if missing := missing_file(url):
+        raise console.refusal(
+            f"there is no database {one_line(missing)}; say where it is with --url or ${URL_VARIABLE}, "
+            "or create one by declaring a queue: redrive queues declare NAME"
+        )
+
+
+# --- the store of failed messages
+
+
+@dataclass(slots=True)
+class IngestCount:
+    """Counts the failures that are read, and passes every event on.
+
+    Attributes:
+        read: how many were read.
+        set_aside: how many could not be read.
+        observer: gets every event; None: nothing does.
+    """
+
+    read: int = 0
+    set_aside: int = 0
+    observer: Callable[[Event], None] | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        self.read += isinstance(event, MessageFailed)
+        self.set_aside += isinstance(event, MessageSetAside)
+        if self.observer is not None:
+            self.observer(event)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRecovery:
+    """Recovery, open, with its broker.
+
+    Attributes:
+        recovery: the facade.
+        broker: the queues.
+        sources: the queues that failures are read from.
+        ingested: counts the failures that were read.
+    """
+
+    recovery: Recovery
+    broker: Broker
+    sources: tuple[str, ...]
+    ingested: IngestCount = field(default_factory=IngestCount)
+
+    async def ingest(self) -> None:
+        """Read all failures that are there now, with a progress bar if there are many."""
+        total = sum([await self._unread_in(queue) for queue in self.sources])
+        count = self.ingested
+        with progress_bar() as bar:
+            task = bar.add_task("reading failures", total=total, visible=total > 1_000)
+            count.observer = lambda _event: bar.update(task, completed=count.read + count.set_aside)
+            try:
+                await self.recovery.ingest()
+            finally:
+                count.observer = None
+
+    async def unread(self) -> dict[str, int]:
+        """Return how many failures are not in the store yet, by queue; queues without any are left out.
+
+        A command that does not read them must not look as if there were none: neither those that a dry run leaves in
+        error queues, nor the dead letters of a worker without an error queue.
+        """
+        found = {queue: await self._unread_in(queue) for queue in self.sources}
+        for queue in await self.broker.queues():
+            dead = dead_letter_queue(queue.name)
+            if queue.name not in found and dead not in found and not is_own_queue(queue.name):
+                found[dead] = queue.dead
+        return {queue: number for queue, number in found.items() if number}
+
+    async def _unread_in(self, queue: str) -> int:
+        """Return how many failures can be read from a queue and from its dead-letter queue."""
+        try:
+            found = await self.broker.inspect(queue)
+        except QueueNotFound:
+            return 0
+        return found.ready + found.dead
+
+    def unread_hint(self, unread: Mapping[str, int]) -> str:
+        """Return a sentence about failures that are not read, and the option or command that reads them."""
+        here = {queue: number for queue, number in unread.items() if queue in self.sources}
+        dead = {source_queue(queue): number for queue, number in unread.items() if queue not in self.sources}
+        parts: list[str] = []
+        if number := sum(here.values()):
+            where = f"{verb(number, 'is')} not read from {some(list(here))} yet"
+            parts.append(f"{count(number, 'failure')} {where}: redrive ingest reads {them(number)}")
+        if number := sum(dead.values()):
+            where = f"of {some(list(dead))} {verb(number, 'is')} not read: add --dead"
+            parts.append(f"{count(number, 'dead letter')} {where}")
+        return "; ".join(parts)
+
+    async def failed_message(self, name: str) -> FailedDetail:
+        """Return the failed message with a number or an id: its own, or the one that its sender gave it."""
+        if is_id(name):
+            return await self.recovery.show(name.lower())
+        everything = Filter(status=frozenset(Status))
+        if name.isascii() and name.isdecimal():
+            page = await self.recovery.failed(everything, after=int(name) - 1, limit=1)
+            if page and page[0].number == int(name):
+                return await self.recovery.show(page[0].id)
+        page = await self.recovery.failed(Filter(status=everything.status, message_ids=(name,)), limit=10)
+        if len(page) > 1:
+            numbers = ", ".join(str(each.number) for each in page)
+            raise console.refusal(f"several have the id {name!r}; say which number: {numbers}", ExitStatus.NOT_FOUND)
+        if not page:
+            raise FailureNotFound(name)
+        return await self.recovery.show(page[0].id)
+
+
+def is_id(text: str) -> bool:
+    """Say whether a text looks like the id of a failed message."""
+    return _ID.fullmatch(text) is not None
+
+
+def with_recovery(
+    connection: RecoveryConnection,
+    do: Callable[[OpenRecovery], Awaitable[T]],
+    sources: Sources | None = None,
+    *,
+    check: Callable[[], object] | None = None,
+    may_create: bool = False,
+    functions: Sequence[str] = (),
+) -> T:
+    """Open recovery, read new failures, do something, close it; an error is printed and ends the command.
+
+    Args:
+        connection: where the queues and the failed messages are.
+        do: what to do.
+        sources: the queues to read first; None: none.
+        check: refuses options that are not valid, before anything is read.
+        may_create: whether a store that does not exist is created.
+        functions: the functions that may change messages, beside those in the environment.
+    """
+    _check_both_exist(connection, may_create=may_create)
+    console.silence_log()
+    try:
+        if check is not None:
+            check()
+        return asyncio.run(_opened(connection, do, sources, _settings(functions)))
+    except RedriveError as error:
+        raise console.failure(error) from None
+
+
+def _check_both_exist(connection: RecoveryConnection, *, may_create: bool) -> None:
+    if missing := missing_file(connection.broker_url):
+        problem = f"there is no database {one_line(missing)}; say where the queues are with --url or ${URL_VARIABLE}"
+        raise console.refusal(problem)
+    store = connection.store_url
+    if store is not None and not may_create and (missing := missing_file(store)):
+        shown = store if connection_url.shown(store) == store else "URL"
+        raise console.refusal(
+            f"there is no store {one_line(missing)}; "
+            f"create it by reading failures into it: redrive ingest --store {one_line(shown)}"
+        )
+
+
+def _settings(functions: Sequence[str]) -> ServiceSettings:
+    allowed = (*functions, *os.environ.get(ALLOWED_VARIABLE, "").replace(",", " ").split())
+    if allowed and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return ServiceSettings(transforms=TransformSettings(allow=allowed))
+
+
+async def _opened(
+    connection: RecoveryConnection,
+    do: Callable[[OpenRecovery], Awaitable[T]],
+    sources: Sources | None,
+    settings: ServiceSettings,
+) -> T:
+    async with (
+        connect(connection.broker_url) as broker,
+        opened_recovery(broker, connection.store_url, sources, settings) as opened,
+    ):
+        if sources is not None and not sources.no_ingest:
+            await opened.ingest()
+            _print_ingested(opened)
+        return await do(opened)
+
+
+@asynccontextmanager
+async def opened_recovery(
+    broker: Broker, store: str | None, sources: Sources | None = None, settings: ServiceSettings | None = None
+) -> AsyncGenerator[OpenRecovery]:
+    """Open recovery with the queues that were named, or else with those that failures came from before."""
+    stated = sources.stated if sources is not None else ()
+    read = stated or await _usual_sources(broker, store)
+    if sources is not None and sources.dead:
+        names = [queue.name for queue in await broker.queues() if not is_own_queue(queue.name)]
+        read = tuple(dict.fromkeys((*read, *map(dead_letter_queue, names))))
+    ingested = IngestCount()
+    async with open_recovery(broker, store, sources=read, settings=settings, on_event=ingested) as recovery:
+        yield OpenRecovery(recovery, broker, read, ingested)
+
+
+async def _usual_sources(broker: Broker, store: str | None) -> tuple[str, ...]:
+    """Return the error queue, and the queues that failures were read from before: failures arrive there again."""
+    first = os.environ.get(SOURCES_VARIABLE, "").replace(",", " ").split() or [ERROR_QUEUE]
+    async with open_recovery(broker, store, sources=()) as recovery:
+        known = await recovery.sources()
+    return tuple(dict.fromkeys((*first, *known)))
+
+
+def _print_ingested(opened: OpenRecovery) -> None:
+    ingested = opened.ingested
+    if ingested.read:
+        moved = f"moved {count(ingested.read, 'failure')} from {some(opened.sources)} into the store"
+        console.hint(f"{moved} (--no-ingest leaves {them(ingested.read)} there)")
+    if number := ingested.set_aside:
+        console.warn(f"{number:,} could not be read and {verb(number, 'is')} set aside: redrive failed aside")
