@@ -85,9 +85,9 @@ house: $(VENV)/ready ## count sizes, imports, duplicate names and words to avoid
 	@$(PY) tools/house.py $(if $(LIST),--list)
 
 .PHONY: blocking
-blocking: $(VENV)/ready ## write the blocking twin of the broker anew
+blocking: $(VENV)/ready ## write the blocking twins of broker and recovery anew
 	@$(PY) tools/generate_blocking.py
-	@$(BIN)/ruff format --quiet src/redrive/broker/blocking.py
+	@$(BIN)/ruff format --quiet src/redrive/broker/blocking.py src/redrive/recovery/blocking.py
 
 .PHONY: torture
 torture: $(VENV)/ready ## run the long races and crash loops; about an hour

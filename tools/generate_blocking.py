@@ -1,18 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""Writes src/redrive/broker/blocking.py, the twin of the async facade for programs without an event loop.
+"""Writes the blocking twins of the async facades, for programs without an event loop.
 
-The twin is never edited by hand: ``make blocking`` writes it, and a test compares it with what this would write.
+The twins are never edited by hand: ``make blocking`` writes them, and a test compares them with what this would write.
 """
 
 import ast
 from pathlib import Path
+from typing import NamedTuple
 
-PACKAGE = Path(__file__).parent.parent / "src" / "redrive" / "broker"
-TARGET = PACKAGE / "blocking.py"
-TWINS = {"Broker": "broker.py", "Delivery": "delivery.py", "Session": "session.py"}
-WRITTEN_BY_HAND = {"open", "close", "messages", "release", "engine", "clock"}
+SRC = Path(__file__).parent.parent / "src" / "redrive"
+WRITTEN_BY_HAND = {"open", "close", "messages", "release", "engine", "clock", "ledger", "stop"}
 
-HEAD = '''\
+
+class Twin(NamedTuple):
+    """A class that blocks.
+
+    Attributes:
+        head: its beginning, written by hand.
+        originals: the files and classes whose public members it gets.
+    """
+
+    head: str
+    originals: tuple[tuple[str, str], ...]
+
+
+BROKER_HEAD = '''\
 # SPDX-License-Identifier: MIT
 # Written by tools/generate_blocking.py from broker.py, delivery.py and session.py. Change those and run: make blocking
 """The broker for programs without an event loop: scripts, Django, Flask. The same implementation, waited for."""
@@ -68,14 +80,24 @@ class BlockingBroker:
         except BaseException:
             self._portal.close()
             raise
+        self._portal.close_first(self._inner.close)
 
     def close(self) -> None:
-        """Finish what was accepted, and disconnect; nothing if it is not open. It may be called by ``atexit``."""
-        if self._portal.is_open:
-            try:
-                self._portal.run(self._inner.close())
-            finally:
-                self._portal.close()
+        """Finish what was accepted, and disconnect; nothing if it is not open.
+
+        Any thread may call it, and ``atexit``. What was opened on this broker is closed with it.
+        """
+        self._portal.close()
+
+    @property
+    def inner(self) -> Broker:
+        """The broker itself, for code that runs on the portal's event loop."""
+        return self._inner
+
+    @property
+    def portal(self) -> Portal:
+        """The event loop that it runs on."""
+        return self._portal
 
     def messages(self, queue: str, *, max_messages: int = 100) -> "Iterator[BlockingDelivery]":
         """Receive messages one after another until none is ready."""
@@ -122,17 +144,112 @@ class BlockingSession:
         self._portal.run(self._inner.release())
 '''
 
+RECOVERY_HEAD = '''\
+# SPDX-License-Identifier: MIT
+# Written by tools/generate_blocking.py from recovery.py and queries.py. Change those and run: make blocking
+"""Recovery for programs without an event loop: scripts, Django, Flask. The same implementation, waited for."""
 
-def generate() -> str:
-    """Return the text of the twin."""
-    heads = {"Broker": BROKER, "Delivery": DELIVERY, "Session": SESSION}
-    return HEAD + "".join(heads[name] + _members(name) for name in TWINS)
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import NoReturn, Self, Unpack
+
+from redrive import duration
+from redrive.broker.portal import Portal
+from redrive.errors import UsageError
+from redrive.recovery.arrivals import SetAside
+from redrive.recovery.chosen import Chosen
+from redrive.recovery.operation import Kind, Operation
+from redrive.recovery.queries import How, Preview
+from redrive.recovery.records import (
+    AuditEntry,
+    DryRun,
+    FailedDetail,
+    FailedMessage,
+    GroupInfo,
+    LaneInfo,
+    Note,
+    Part,
+    ServiceInfo,
+)
+from redrive.recovery.recovery import HowAndWho, Recovery, Who
+from redrive.recovery.service import Step
+from redrive.recovery.states import Outcome
+from redrive.recovery.transform import Transform
+'''
+
+RECOVERY = '''
+
+class BlockingRecovery:
+    """Failed messages, and what is done about them. Made by ``redrive.open_recovery`` for a blocking broker.
+
+    Use it as ``with open_recovery(broker) as recovery``, inside ``with connect_blocking(...) as broker``; or ``open``
+    it when the broker is open. It runs on the broker's event loop, and is closed with the broker at the latest.
+    """
+
+    def __init__(self, recovery: Recovery, portal: Portal) -> None:
+        self._inner = recovery
+        self._portal = portal
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> NoReturn:
+        raise UsageError("its broker blocks, and so does it: use it as with open_recovery(...)")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Only there so that Python asks ``__aenter__``."""
+
+    def open(self) -> None:
+        """Connect, and declare the queues it needs. ``with`` does it for you."""
+        self._portal.run(self._inner.open())
+        self._portal.close_first(self._inner.close)
+
+    def close(self) -> None:
+        """Let ``run`` come to an end, wait for it, and disconnect; nothing if it is not open."""
+        self._portal.end(self._inner.close)
+
+    def stop(self) -> None:
+        """Let ``run`` come to an end in the thread that called it. A signal handler may call this."""
+
+        async def stop() -> None:
+            self._inner.stop()
+
+        self._portal.run(stop())
+'''
 
 
-def _members(name: str) -> str:
-    tree = ast.parse((PACKAGE / TWINS[name]).read_text())
+TWINS: dict[Path, tuple[str, tuple[Twin, ...]]] = {
+    SRC / "broker" / "blocking.py": (
+        BROKER_HEAD,
+        (
+            Twin(BROKER, (("broker/broker.py", "Broker"),)),
+            Twin(DELIVERY, (("broker/delivery.py", "Delivery"),)),
+            Twin(SESSION, (("broker/session.py", "Session"),)),
+        ),
+    ),
+    SRC / "recovery" / "blocking.py": (
+        RECOVERY_HEAD,
+        (Twin(RECOVERY, (("recovery/queries.py", "Reader"), ("recovery/recovery.py", "Recovery"))),),
+    ),
+}
+
+
+def generate(target: Path) -> str:
+    """Return the text of a file of twins."""
+    head, twins = TWINS[target]
+    return head + "".join(twin.head + "".join(_members(*original) for original in twin.originals) for twin in twins)
+
+
+def _members(path: str, name: str) -> str:
+    tree = ast.parse((SRC / path).read_text())
     (original,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-    written = []
+    written: list[str] = []
     for member in original.body:
         if isinstance(member, ast.FunctionDef) and _is_property(member) and _is_public(member):
             written.append(_property(member))
@@ -157,8 +274,11 @@ def _property(member: ast.FunctionDef) -> str:
 
 def _method(member: ast.AsyncFunctionDef) -> str:
     returns = ast.unparse(member.returns) if member.returns else "None"
-    call = f"self._portal.run(self._inner.{member.name}({_arguments(member.args)}))"
-    if returns == "list[Delivery]":
+    passed = f"self._inner.{member.name}({_arguments(member.args)})"
+    call = f"self._portal.run({passed})"
+    if returns.startswith("AsyncIterator["):
+        returns, call = returns.removeprefix("Async"), f"self._portal.iterate({passed})"
+    elif returns == "list[Delivery]":
         returns, call = '"list[BlockingDelivery]"', f"[BlockingDelivery(one, self._portal) for one in {call}]"
     elif returns == "Session | None":
         returns = '"BlockingSession | None"'
@@ -183,4 +303,5 @@ def _docstring(member: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(generate())
+    for target in TWINS:
+        target.write_text(generate(target))

@@ -2,15 +2,15 @@
 """Putting the parts together: the only place that knows which engines there are."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 from urllib.parse import SplitResult, urlencode
 
 from redrive import connection_url
 from redrive.broker import BlockingBroker, Broker, Engine
 from redrive.broker.port import Database
 from redrive.clock import Clock, system_clock
-from redrive.errors import MissingExtra, UsageError
-from redrive.recovery import Classifier, Recovery, ServiceSettings
+from redrive.errors import MissingExtra
+from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
 from redrive.recovery.recovery import ERROR_QUEUE
 from redrive.retry import Policy
 from redrive.telemetry import Event
@@ -57,8 +57,28 @@ def connect_blocking(
     return BlockingBroker(connect(url, clock=clock, upkeep_every=upkeep_every, retry=retry))
 
 
+class RecoveryOptions(TypedDict, total=False):
+    """The settings of ``open_recovery``, for its two forms; a test holds them equal to its signature."""
+
+    sources: Sequence[str]
+    classifiers: Mapping[str, Classifier] | None
+    events_queue: str | None
+    settings: ServiceSettings | None
+    on_event: Callable[[Event], object] | None
+
+
+@overload
+def open_recovery(broker: Broker, store: str | None = None, **options: Unpack[RecoveryOptions]) -> Recovery: ...
+
+
+@overload
 def open_recovery(
-    broker: Broker,
+    broker: BlockingBroker, store: str | None = None, **options: Unpack[RecoveryOptions]
+) -> BlockingRecovery: ...
+
+
+def open_recovery(
+    broker: Broker | BlockingBroker,
     store: str | None = None,
     *,
     sources: Sequence[str] = (ERROR_QUEUE,),
@@ -66,28 +86,29 @@ def open_recovery(
     events_queue: str | None = None,
     settings: ServiceSettings | None = None,
     on_event: Callable[[Event], object] | None = None,
-) -> Recovery:
-    """Return the recovery of a broker's failed messages, to be entered with ``async with``.
+) -> Recovery | BlockingRecovery:
+    """Return the recovery of a broker's failed messages.
+
+    It is entered with ``async with``, or with ``with`` if the broker is of ``connect_blocking``.
 
     Args:
         broker: where the queues are; it must be open by then.
         store: where failures and operations are kept, as for ``connect``; None: where the queues are.
         sources: the error queues and dead-letter queues to read: ``"error"``, ``"orders/$dead"``.
         classifiers: further ways to group failures: by name, a function of the failure and the message.
-        events_queue: a queue that is told of every failure and every recovery.
+        events_queue: a queue that gets a message for every failure and every recovery.
         settings: how the work is done.
         on_event: gets every event, beside logging and OpenTelemetry.
     """
     from redrive.engines.sql.recovery.ledger import SqlLedger
 
-    if isinstance(broker, BlockingBroker):
-        raise UsageError("open_recovery needs the broker of connect(...), inside async with; it has no blocking form")
-    engine = broker.engine if store is None else _engine(store, broker.clock, "store")
+    inner = broker.inner if isinstance(broker, BlockingBroker) else broker
+    engine = inner.engine if store is None else _engine(store, inner.clock, "store")
     if not isinstance(engine, Database):
         problem = "must be given: this broker's engine is no database; "
         raise connection_url.wrong("store", store, problem + connection_url.FORMS)
-    return Recovery(
-        broker,
+    recovery = Recovery(
+        inner,
         SqlLedger(engine, is_shared=store is None),
         sources=sources,
         classifiers=classifiers,
@@ -95,6 +116,7 @@ def open_recovery(
         settings=settings,
         on_event=on_event,
     )
+    return BlockingRecovery(recovery, broker.portal) if isinstance(broker, BlockingBroker) else recovery
 
 
 def _engine(url: str, clock: Clock, setting: str = "url") -> Engine:

@@ -5,6 +5,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 
@@ -98,27 +99,82 @@ def run(program, *arguments):
 
 
 AT_EXIT = """
-import atexit, sys
-from redrive import connect_blocking
+import atexit, sys, threading
+from redrive import connect_blocking, open_recovery
 
-broker = connect_blocking(sys.argv[1])
+url, *how = sys.argv[1:]
+broker = connect_blocking(url)
+recovery = open_recovery(broker)
 broker.open()
-atexit.register(broker.close)
+recovery.open()
+if "closed" in how:
+    atexit.register(broker.close)
 broker.declare("orders")
 broker.send("orders", "one")
-list(broker.peek("orders"))
+for work in (recovery.run, lambda: broker.receive("orders", wait=600)):
+    threading.Thread(target=work, daemon=True).start()
+while not recovery.services() or not broker.inspect("orders").locked:
+    pass
 print("sent")
 """
 
 
-def test_a_broker_can_be_closed_at_exit(tmp_path):
-    assert run(AT_EXIT, f"sqlite:///{tmp_path}/x.db") == ("sent\n", "")
-    assert [path.name for path in tmp_path.iterdir()] == ["x.db"], "it was closed, not left behind"
+@pytest.mark.parametrize("how", ["closed", "left open"])
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_a_program_ends_in_peace(tmp_path, request, engine, how):
+    """With work under way in daemon threads, as in a web server, whether or not anything closes the broker."""
+    url = f"sqlite:///{tmp_path}/x.db"
+    if engine == "postgres":
+        url = f"{request.getfixturevalue('postgres_url')}&schema={request.getfixturevalue('postgres_schema')}"
+    assert run(AT_EXIT, url, how) == ("sent\n", "")
+    if (engine, how) == ("sqlite", "closed"):
+        assert [path.name for path in tmp_path.iterdir()] == ["x.db"], "it was closed, not left behind"
+
+
+def test_any_number_of_threads_may_close_a_broker(tmp_path):
+    broker = connect_blocking(f"sqlite:///{tmp_path}/x.db")
+    for _ in range(3):
+        broker.open()
+        problems = []
+
+        def close():
+            try:
+                broker.close()
+                broker.close()
+            except BaseException as error:  # noqa: BLE001 - whatever it is
+                problems.append(error)  # noqa: B023 - the thread is joined in this pass
+
+        threads = [threading.Thread(target=close) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert problems == []
+    assert [path.name for path in tmp_path.iterdir()] == ["x.db"]
+
+
+def test_what_ends_with_the_loop_ends_first_and_all_of_it_ends():
+    portal, ended = Portal(), []
+    portal.open()
+
+    async def end(name):
+        ended.append(name)
+        if name == "second":
+            raise ZeroDivisionError
+
+    first, second, third = (partial(end, name) for name in ("first", "second", "third"))
+    for each in (first, second, third):
+        portal.close_first(each)
+    portal.end(third)
+    portal.end(third)
+    with pytest.raises(ZeroDivisionError):
+        portal.close()
+    assert (ended, portal.is_open) == (["third", "second", "first"], False)
 
 
 FORK = """
 import asyncio, os, sys
-from redrive import connect, connect_blocking
+from redrive import connect, connect_blocking, open_recovery
 
 def tell(what):
     print(what.replace(str(os.getpid()), "CHILD").replace(str(os.getppid()), "PARENT"), flush=True)
@@ -136,9 +192,11 @@ def in_child(call):
     sys.stdout.flush()
     os._exit(0)
 
-with connect_blocking(sys.argv[1]) as broker:
+with connect_blocking(sys.argv[1]) as broker, open_recovery(broker) as recovery:
     broker.declare("orders")
     in_child(lambda: broker.send("orders", "from the child"))
+    in_child(recovery.count)
+    in_child(recovery.close)
     in_child(broker.open)
     in_child(broker.close)
     broker.send("orders", "from the parent")
@@ -163,14 +221,16 @@ def forked(url):
 
 
 REFUSED = ["UsageError", "UsageError", "fine"]
+RECOVERY_REFUSED = ["UsageError", *REFUSED[1:], *REFUSED[1:]]
+"""To send; to count failures and to close their recovery; to open the broker and to close it."""
 
 
 def test_a_broker_that_was_opened_before_a_fork_says_so(tmp_path):
-    assert forked(f"sqlite:///{tmp_path}/x.db") == ([*REFUSED, *REFUSED, "2"], "")
+    assert forked(f"sqlite:///{tmp_path}/x.db") == ([*RECOVERY_REFUSED, *REFUSED, "2"], "")
 
 
 def test_so_does_one_on_postgresql(postgres_url, postgres_schema):
-    assert forked(f"{postgres_url}&schema={postgres_schema}") == ([*REFUSED, *REFUSED, "2"], "")
+    assert forked(f"{postgres_url}&schema={postgres_schema}") == ([*RECOVERY_REFUSED, *REFUSED, "2"], "")
 
 
 def test_a_blocking_broker_can_be_opened_and_closed_without_a_block(tmp_path):

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import assert_type
 
+from redrive import open_recovery
+from redrive.broker import BlockingBroker, Broker
 from redrive.clock import Clock, SystemClock, system_clock, utc
 from redrive.errors import (
     AttemptTimeout,
@@ -24,6 +26,7 @@ from redrive.errors import (
     UnknownPolicy,
     UsageError,
 )
+from redrive.recovery import BlockingRecovery, Operation, Recovery
 from redrive.retry import (
     Adaptive,
     Attempt,
@@ -344,3 +347,20 @@ def clocks() -> None:
 
 def passed_around(function: Callable[[int], str]) -> Callable[[int], str]:
     return retry(on=ConnectionError)(function)
+
+
+# --- the two colours --------------------------------------------------------------------------------------------------
+
+
+async def recover(broker: Broker) -> None:
+    async with open_recovery(broker, "sqlite:///store.db", sources=["error"]) as recovery:
+        assert_type(recovery, Recovery)
+        assert_type(await recovery.recover("status:unresolved", limit=5, actor="ana"), Operation)
+
+
+def recover_without_asyncio(broker: BlockingBroker) -> None:
+    with open_recovery(broker, "sqlite:///store.db", sources=["error"]) as recovery:
+        assert_type(recovery, BlockingRecovery)
+        assert_type(recovery.recover("status:unresolved", limit=5, actor="ana"), Operation)
+        assert_type(next(recovery.follow(1)), Operation)
+    open_recovery(broker, source=["error"])  # type: ignore[call-overload]

@@ -51,14 +51,24 @@ class BlockingBroker:
         except BaseException:
             self._portal.close()
             raise
+        self._portal.close_first(self._inner.close)
 
     def close(self) -> None:
-        """Finish what was accepted, and disconnect; nothing if it is not open. It may be called by ``atexit``."""
-        if self._portal.is_open:
-            try:
-                self._portal.run(self._inner.close())
-            finally:
-                self._portal.close()
+        """Finish what was accepted, and disconnect; nothing if it is not open.
+
+        Any thread may call it, and ``atexit``. What was opened on this broker is closed with it.
+        """
+        self._portal.close()
+
+    @property
+    def inner(self) -> Broker:
+        """The broker itself, for code that runs on the portal's event loop."""
+        return self._inner
+
+    @property
+    def portal(self) -> Portal:
+        """The event loop that it runs on."""
+        return self._portal
 
     def messages(self, queue: str, *, max_messages: int = 100) -> "Iterator[BlockingDelivery]":
         """Receive messages one after another until none is ready."""

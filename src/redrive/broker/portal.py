@@ -3,14 +3,17 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
-from threading import Lock, Thread
-from typing import Any, TypeVar
+from contextlib import ExitStack
+from functools import partial
+from threading import Lock, RLock, Thread, get_ident
+from typing import Any, TypeAlias, TypeVar
 
 from redrive.errors import UsageError
 
 T = TypeVar("T")
+Ending: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 _HOW = "with connect_blocking(...) as broker, or broker.open()"
 _PATIENCE_S = 5.0
@@ -29,6 +32,8 @@ class Portal:
         self._pid = 0
         self._was_open = False
         self._lock = Lock()
+        self._closing = RLock()  # a signal handler may close what the same thread is closing
+        self._endings: list[Ending] = []
 
     @property
     def is_open(self) -> bool:
@@ -44,6 +49,17 @@ class Portal:
         self._thread = Thread(target=loop.run_forever, name="redrive-portal", daemon=True)
         self._thread.start()
         self._loop, self._pid, self._was_open = loop, os.getpid(), True
+        self._endings.clear()
+
+    def close_first(self, ending: Ending) -> None:
+        """Note what has to end before all that was there already, when the portal is closed."""
+        self._endings.append(ending)
+
+    def end(self, ending: Ending) -> None:
+        """End something now that was to end with the portal; nothing if it has ended."""
+        if self.is_open and ending in self._endings:
+            self._endings.remove(ending)
+            self.run(ending())
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and return its result. An interrupt while waiting cancels it."""
@@ -61,7 +77,19 @@ class Portal:
             raise interrupt
         return result  # type: ignore[return-value]  # it has one when nothing interrupted it
 
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """Return the items of an asynchronous iterator, each when it is asked for."""
+        try:
+            while found := self.run(_next(items)):
+                yield found[0]
+        finally:
+            if self.is_open:
+                self.run(_closed(items))
+
     def _started(self, coroutine: Coroutine[Any, Any, T]) -> "Future[tuple[T | None, BaseException | None]]":
+        if self._thread is not None and self._thread.ident == get_ident():
+            coroutine.close()
+            raise UsageError("a callback runs on the broker's own thread and cannot wait for it; use another thread")
         if self.is_open:  # asked before the lock, which a fork may have caught in the hands of another thread
             with self._lock:  # a loop that is about to stop takes nothing more: nobody would ever hear of it
                 if self._loop is not None:
@@ -70,15 +98,26 @@ class Portal:
         raise UsageError(self._why_not())
 
     def close(self) -> None:
-        """End the loop and its thread. In a process that was forked since, they are not there to be ended."""
+        """End what runs on the loop, the last one first, then the loop and its thread.
+
+        In a process that was forked since, they are not there to be ended. Another thread that closes it waits.
+        """
         if not self.is_open:
             return
+        with self._closing, ExitStack() as endings:
+            if self.is_open:
+                endings.callback(self._end_loop)
+                for ending in self._endings:
+                    endings.callback(partial(self.end, ending))
+
+    def _end_loop(self) -> None:
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None and self._thread is not None:
             asyncio.run_coroutine_threadsafe(_finish_others(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
+            self._thread = None  # another thread may get its number
             loop.close()
 
     def _why_not(self) -> str:
@@ -100,6 +139,19 @@ async def _carried(coroutine: Coroutine[Any, Any, T]) -> tuple[T | None, BaseExc
         return None, interrupt
 
 
+async def _next(items: AsyncIterator[T]) -> tuple[T] | None:
+    """Return the next item; None if there is none."""
+    async for item in items:
+        return (item,)
+    return None
+
+
+async def _closed(items: AsyncIterator[Any]) -> None:
+    """End an iterator that nobody asks for more."""
+    if isinstance(items, AsyncGenerator):
+        await items.aclose()
+
+
 async def _finish_others() -> None:
     """Let calls of other threads end, so that none of them waits for ever."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -108,3 +160,4 @@ async def _finish_others() -> None:
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -3,6 +3,7 @@
 
 from redrive.recovery import views
 from redrive.recovery.arrivals import SetAside
+from redrive.recovery.blocking import BlockingRecovery
 from redrive.recovery.events import (
     MessageFailed,
     MessageRecovered,
@@ -41,6 +42,7 @@ from redrive.recovery.transformer import TransformSettings
 
 __all__ = [
     "AuditEntry",
+    "BlockingRecovery",
     "Canary",
     "Classifier",
     "DryRun",

@@ -5,13 +5,14 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from redrive import duration, instant
 from redrive.broker import Broker
 from redrive.clock import pause, utc
 from redrive.errors import FailureNotFound, TransformFailed
 from redrive.recovery.arrivals import SetAside
+from redrive.recovery.chosen import Chosen
 from redrive.recovery.filter import Filter
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.operation import Canary, Kind, Operation, Plan
@@ -30,9 +31,6 @@ from redrive.recovery.records import (
 from redrive.recovery.states import Outcome, Status
 from redrive.recovery.transform import Transform, diff
 from redrive.recovery.transformer import Transformer, TransformSettings
-
-Chosen: TypeAlias = Filter | str | Sequence[str]
-"""Which failed messages: a filter, the text of one, or a list of ids."""
 
 PAGE = 200
 _LOOK_RARELY = 10

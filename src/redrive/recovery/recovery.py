@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Recovery as a program uses it: find failures, put them right in bulk, and see what came of it."""
 
-import json
+import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -16,13 +16,14 @@ from redrive.clock import pause, utc
 from redrive.errors import InvalidSetting, MessageError, OperationConflict, UsageError
 from redrive.printable import one_line
 from redrive.recovery.arrivals import SetAside
+from redrive.recovery.chosen import Chosen, asked_for, check_stated, subject_of
 from redrive.recovery.environment import Tools
 from redrive.recovery.events import MessageSetAside, OperationChanged
 from redrive.recovery.filter import Filter
 from redrive.recovery.ingest import Classifier, Ingester, with_dead_letters
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.operation import Kind, Operation, Plan
-from redrive.recovery.queries import PAGE, Chosen, How, Reader
+from redrive.recovery.queries import PAGE, How, Reader
 from redrive.recovery.records import AuditEntry, FailedMessage, Note, OperationRequest, check_words, storable
 from redrive.recovery.service import Service, ServiceSettings, Step
 from redrive.recovery.states import OperationEvent, OperationState, Status
@@ -48,6 +49,10 @@ class Who(TypedDict, total=False):
     actor: str
     reason: str
     key: str | None
+
+
+class HowAndWho(How, Who, total=False):
+    """How messages are recovered, who asks for it, and why."""
 
 
 class Recovery(Reader):
@@ -85,7 +90,7 @@ class Recovery(Reader):
         super().__init__(broker, ledger, settings.transforms)
         self._report: Callable[[Event], None] = partial(report, on_event=on_event)
         tools = Tools(broker=broker, ledger=ledger, new_id=new_id, chance=chance, report=self._report)
-        self._told = () if events_queue is None else (events_queue,)
+        self._event_queues = () if events_queue is None else (events_queue,)
         read = with_dead_letters(sources)
         self._ingester = Ingester(
             tools,
@@ -94,20 +99,38 @@ class Recovery(Reader):
             error_queues=[queue for queue in read if not is_dead_letter_queue(queue)],
         )
         self._service = Service(tools, self._ingester, sources=read, settings=settings)
+        self._is_open = False
+        self._runs: set[asyncio.Future[None]] = set()
 
     async def __aenter__(self) -> Self:
-        await self._ledger.open()
-        try:
-            await self._service.prepare(*self._told)
-        except BaseException:
-            await self._ledger.close()
-            raise
+        await self.open()
         return self
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect, and declare the queues it needs. ``async with`` does it for you."""
+        if self._is_open:
+            raise UsageError("this recovery is open already; share it between tasks")
+        await self._ledger.open()
+        try:
+            await self._service.prepare(*self._event_queues)
+        except BaseException:
+            await self._ledger.close()
+            raise
+        self._is_open = True
+
+    async def close(self) -> None:
+        """Let ``run`` come to an end, wait for it, and disconnect; nothing if it is not open."""
+        if not self._is_open:
+            return
+        self._is_open = False
         self._service.stop()
+        if self._runs:
+            await asyncio.wait(self._runs)
         await self._ledger.close()
 
     @property
@@ -124,7 +147,13 @@ class Recovery(Reader):
 
     async def run(self) -> None:
         """Read failures and work on operations until ``stop`` is called or the task is cancelled."""
-        await self._service.run()
+        run = asyncio.get_running_loop().create_future()
+        self._runs.add(run)
+        try:
+            await self._service.run()
+        finally:
+            self._runs.remove(run)
+            run.set_result(None)
 
     def stop(self) -> None:
         """Let ``run`` come to an end. What is under way goes on when it runs again, here or elsewhere."""
@@ -140,7 +169,7 @@ class Recovery(Reader):
 
     # --- recovering
 
-    async def recover(self, chosen: Chosen, **how: Unpack["_HowAndWho"]) -> Operation:
+    async def recover(self, chosen: Chosen, **how: Unpack[HowAndWho]) -> Operation:
         """Ask for messages to be sent to where they failed, and return the operation that does it.
 
         The request is stored before this returns. Whatever fails or changes after that is not part of it.
@@ -151,11 +180,11 @@ class Recovery(Reader):
         """
 
         async def request() -> Operation:
-            _check_stated(chosen)
+            check_stated(chosen)
             plan, malformed = await self._plan(chosen, how)
-            return await self._request(plan, malformed, how, asked=_asked(chosen, how))
+            return await self._request(plan, malformed, how, asked=asked_for(chosen, how))
 
-        return await self._audited("recover", _subject(chosen), how, request())
+        return await self._audited("recover", subject_of(chosen), how, request())
 
     async def edit(self, id: str, transform: Transform, **who: Unpack[Who]) -> Operation:  # noqa: A002 - as in show
         """Send an edited copy of a failed message, with an id of its own; the two are linked both ways.
@@ -176,7 +205,7 @@ class Recovery(Reader):
             async with Transformer(self._transforms) as transformer:
                 await transformer.apply(transform, found.message)
             plan = Plan(filter=Filter(ids=(id,)), transform=transform, is_edit=True)
-            return await self._request(plan, (), who, asked=_asked(id, {"transform": transform}))
+            return await self._request(plan, (), who, asked=asked_for(id, {"transform": transform}))
 
         return await self._audited("edit", f"failure:{id}", who, request())
 
@@ -306,12 +335,12 @@ class Recovery(Reader):
 
     async def _settle(self, kind: Kind, chosen: Chosen, limit: int | None, who: Mapping[str, Any]) -> Operation:
         async def request() -> Operation:
-            _check_stated(chosen)
+            check_stated(chosen)
             wanted, malformed = self._filter_and_malformed(chosen)
-            asked = _asked(chosen, {} if limit is None else {"limit": limit})
+            asked = asked_for(chosen, {} if limit is None else {"limit": limit})
             return await self._request(Plan(kind=kind, filter=wanted, limit=limit), malformed, who, asked=asked)
 
-        return await self._audited(kind.value, _subject(chosen), who, request())
+        return await self._audited(kind.value, subject_of(chosen), who, request())
 
     async def _request(
         self, plan: Plan, malformed: tuple[str, ...], who: Mapping[str, Any], *, asked: str
@@ -361,32 +390,8 @@ class Recovery(Reader):
         await self._ledger.audit(entry)
 
 
-class _HowAndWho(How, Who, total=False):
-    """How messages are recovered, who asks for it, and why."""
-
-
 def _checked(classifiers: Mapping[str, Classifier] | None) -> Mapping[str, Classifier]:
     for name in classifiers or ():
         if name in ("exception", "queue", "type"):
             raise InvalidSetting("classifiers", name, "is a classifier that is there already; choose another name")
     return classifiers or {}
-
-
-def _check_stated(chosen: Chosen) -> None:
-    """Refuse an empty text: a variable that happens to be empty must not stand for everything."""
-    if isinstance(chosen, str) and not chosen.strip():
-        raise InvalidSetting("chosen", chosen, "must say which messages; 'status:unresolved' is every unresolved one")
-
-
-def _subject(chosen: Chosen) -> str:
-    return f"filter:{chosen}" if isinstance(chosen, str | Filter) else f"{len(chosen)} ids"
-
-
-def _asked(chosen: Chosen, how: Mapping[str, Any]) -> str:
-    """Return what a request looks like: the same for the same words, also where these mean another instant by now."""
-    words: str | list[str] = sorted(map(str, chosen)) if not isinstance(chosen, str | Filter) else str(chosen)
-    if isinstance(chosen, Filter) and chosen.written:
-        words = chosen.written
-    told = {name: str(value) for name, value in how.items() if name not in ("actor", "reason", "key", "transform")}
-    transform = how.get("transform")
-    return json.dumps([words, told, None if transform is None else transform.to_json()], sort_keys=True)

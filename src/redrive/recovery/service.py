@@ -101,9 +101,11 @@ class Service:
         self._room = asyncio.Semaphore(settings.most_lanes)
 
     async def prepare(self, *queues: str) -> None:
-        """Declare the queues that recovery itself uses."""
+        """Declare the queues that recovery itself uses. It may be another event loop than the last time."""
         self._is_stopping = False
-        self._stopped.clear()
+        self._woken, self._stopped = asyncio.Event(), asyncio.Event()
+        self._room = asyncio.Semaphore(self._settings.most_lanes)
+        self._runners.clear()
         lock_s = self._settings.lanes.lock_duration  # what a process has in hand when it dies is soon another's
         for queue in (CONFIRMATIONS, RECOVERY_HINTS):
             await declare_own(self._broker.engine, queue, lock_s)

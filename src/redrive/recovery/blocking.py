@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: MIT
+# Written by tools/generate_blocking.py from recovery.py and queries.py. Change those and run: make blocking
+"""Recovery for programs without an event loop: scripts, Django, Flask. The same implementation, waited for."""
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import NoReturn, Self, Unpack
+
+from redrive import duration
+from redrive.broker.portal import Portal
+from redrive.errors import UsageError
+from redrive.recovery.arrivals import SetAside
+from redrive.recovery.chosen import Chosen
+from redrive.recovery.operation import Kind, Operation
+from redrive.recovery.queries import How, Preview
+from redrive.recovery.records import (
+    AuditEntry,
+    DryRun,
+    FailedDetail,
+    FailedMessage,
+    GroupInfo,
+    LaneInfo,
+    Note,
+    Part,
+    ServiceInfo,
+)
+from redrive.recovery.recovery import HowAndWho, Recovery, Who
+from redrive.recovery.service import Step
+from redrive.recovery.states import Outcome
+from redrive.recovery.transform import Transform
+
+
+class BlockingRecovery:
+    """Failed messages, and what is done about them. Made by ``redrive.open_recovery`` for a blocking broker.
+
+    Use it as ``with open_recovery(broker) as recovery``, inside ``with connect_blocking(...) as broker``; or ``open``
+    it when the broker is open. It runs on the broker's event loop, and is closed with the broker at the latest.
+    """
+
+    def __init__(self, recovery: Recovery, portal: Portal) -> None:
+        self._inner = recovery
+        self._portal = portal
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> NoReturn:
+        raise UsageError("its broker blocks, and so does it: use it as with open_recovery(...)")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Only there so that Python asks ``__aenter__``."""
+
+    def open(self) -> None:
+        """Connect, and declare the queues it needs. ``with`` does it for you."""
+        self._portal.run(self._inner.open())
+        self._portal.close_first(self._inner.close)
+
+    def close(self) -> None:
+        """Let ``run`` come to an end, wait for it, and disconnect; nothing if it is not open."""
+        self._portal.end(self._inner.close)
+
+    def stop(self) -> None:
+        """Let ``run`` come to an end in the thread that called it. A signal handler may call this."""
+
+        async def stop() -> None:
+            self._inner.stop()
+
+        self._portal.run(stop())
+
+    def failed(
+        self, chosen: Chosen = "", *, after: int = 0, limit: int = 100, newest_first: bool = False
+    ) -> list[FailedMessage]:
+        """Return failed messages in the order in which they were first seen.
+
+        Args:
+            chosen: which.
+            after: the ``number`` of the last one of the page before.
+            limit: how many at most.
+            newest_first: the other way round.
+        """
+        return self._portal.run(self._inner.failed(chosen, after=after, limit=limit, newest_first=newest_first))
+
+    def export(self, chosen: Chosen = "") -> Iterator[FailedDetail]:
+        """Return everything about failed messages, one by one."""
+        return self._portal.iterate(self._inner.export(chosen))
+
+    def count(self, chosen: Chosen = "") -> int:
+        """Count failed messages."""
+        return self._portal.run(self._inner.count(chosen))
+
+    def groups(
+        self,
+        chosen: Chosen = "",
+        *,
+        by: str = "exception",
+        after: str | None = None,
+        limit: int = 100,
+        largest_first: bool = False,
+    ) -> list[GroupInfo]:
+        """Return groups of failed messages, in order of their ids.
+
+        Args:
+            chosen: which messages.
+            by: ``exception``, ``queue``, ``type``, or the name of a classifier of yours.
+            after: the id of the last group of the page before.
+            limit: how many at most.
+            largest_first: in order of their sizes instead; then there is no page after this one.
+        """
+        return self._portal.run(
+            self._inner.groups(chosen, by=by, after=after, limit=limit, largest_first=largest_first)
+        )
+
+    def sources(self) -> list[str]:
+        """Return the queues that failures were found in: what fails again comes back there."""
+        return self._portal.run(self._inner.sources())
+
+    def show(self, id: str) -> FailedDetail:
+        """Return everything about one failed message.
+
+        Args:
+            id: its id, or as much of the beginning of it as no other has.
+
+        Raises:
+            FailureNotFound: there is none with that id, or more than one begins so.
+        """
+        return self._portal.run(self._inner.show(id))
+
+    def aside(self, *, after: int = 0, limit: int = 100) -> list[SetAside]:
+        """Return messages from error queues that could not be read."""
+        return self._portal.run(self._inner.aside(after=after, limit=limit))
+
+    def dry_run(self, chosen: Chosen, kind: Kind = Kind.RECOVER, **how: Unpack[How]) -> DryRun:
+        """Say what ``recover``, or another kind of operation, would find, and do nothing."""
+        return self._portal.run(self._inner.dry_run(chosen, kind, **how))
+
+    def preview(self, chosen: Chosen, transform: Transform, *, sample: int = 5) -> list[Preview]:
+        """Say what a transform would do to the first few messages, and do nothing."""
+        return self._portal.run(self._inner.preview(chosen, transform, sample=sample))
+
+    def operations(self, *, is_open: bool | None = None, before: int | None = None, limit: int = 50) -> list[Operation]:
+        """Return operations, the newest first: all, those under way, or those that are over."""
+        return self._portal.run(self._inner.operations(is_open=is_open, before=before, limit=limit))
+
+    def operation(self, number: int, *, newcomers: bool = True) -> Operation:
+        """Return an operation with its figures.
+
+        Args:
+            number: its number.
+            newcomers: whether to count what came after the request; that takes longer than all else.
+
+        Raises:
+            OperationNotFound: there is none with that number.
+        """
+        return self._portal.run(self._inner.operation(number, newcomers=newcomers))
+
+    def outcomes(
+        self, number: int, outcomes: Sequence[Outcome] = (), *, after: int = 0, limit: int = 100
+    ) -> list[Part]:
+        """Return the messages of an operation that have had their turn, with what became of each."""
+        return self._portal.run(self._inner.outcomes(number, outcomes, after=after, limit=limit))
+
+    def follow(
+        self, number: int, *, every: duration.Duration = 0.5, until_heard: duration.Duration = 0.0
+    ) -> Iterator[Operation]:
+        """Return an operation again and again, until it is over.
+
+        Args:
+            number: its number.
+            every: how long to wait in between; longer if there are so many messages that counting them takes long.
+            until_heard: how long to wait for word of those that were sent, since the last was heard of; 0: not at all.
+        """
+        return self._portal.iterate(self._inner.follow(number, every=every, until_heard=until_heard))
+
+    def lanes(self) -> list[LaneInfo]:
+        """Return the lanes: what goes to one destination, and who is at work there."""
+        return self._portal.run(self._inner.lanes())
+
+    def services(self) -> list[ServiceInfo]:
+        """Return the processes that serve: read failures, and work on operations. None means that all of that waits."""
+        return self._portal.run(self._inner.services())
+
+    def redirects(self) -> dict[str, str]:
+        """Return where failed messages go instead of the queue they failed in."""
+        return self._portal.run(self._inner.redirects())
+
+    def notes(self, subject: str) -> list[Note]:
+        """Return the notes about something, the oldest first."""
+        return self._portal.run(self._inner.notes(subject))
+
+    def trail(self, *, subject: str | None = None, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+        """Return who did what, why, and what came of it; the newest first."""
+        return self._portal.run(self._inner.trail(subject=subject, before=before, limit=limit))
+
+    @property
+    def session(self) -> str:
+        """The name of this process in the ledger."""
+        return self._inner.session
+
+    def run(self) -> None:
+        """Read failures and work on operations until ``stop`` is called or the task is cancelled."""
+        self._portal.run(self._inner.run())
+
+    def ingest(self) -> bool:
+        """Read all failures that are there now; False if there were none."""
+        return self._portal.run(self._inner.ingest())
+
+    def step(self) -> Step:
+        """Do everything that can be done now, and return: true if that was something, and when there is more to do."""
+        return self._portal.run(self._inner.step())
+
+    def recover(self, chosen: Chosen, **how: Unpack[HowAndWho]) -> Operation:
+        """Ask for messages to be sent to where they failed, and return the operation that does it.
+
+        The request is stored before this returns. Whatever fails or changes after that is not part of it.
+
+        Raises:
+            OperationConflict: an operation has the same messages already; it is named.
+            QueueNotFound: the messages are redirected to a queue that nobody has declared.
+        """
+        return self._portal.run(self._inner.recover(chosen, **how))
+
+    def edit(self, id: str, transform: Transform, **who: Unpack[Who]) -> Operation:
+        """Send an edited copy of a failed message, with an id of its own; the two are linked both ways.
+
+        Raises:
+            FailureNotFound: there is none with that id.
+            OperationConflict: somebody else is at it already; the operation is named.
+            TransformFailed: the message cannot be changed like that.
+        """
+        return self._portal.run(self._inner.edit(id, transform, **who))
+
+    def archive(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
+        """Put messages away that nobody needs; they are kept for as long as ``sweep`` allows."""
+        return self._portal.run(self._inner.archive(chosen, limit=limit, **who))
+
+    def restore(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
+        """Make messages unresolved again that were archived or resolved."""
+        return self._portal.run(self._inner.restore(chosen, limit=limit, **who))
+
+    def resolve(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
+        """Note that messages need no recovery, or that those that were sent have been handled."""
+        return self._portal.run(self._inner.resolve(chosen, limit=limit, **who))
+
+    def pause(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
+        """Send nothing more for now. What is staged is taken back."""
+        return self._portal.run(self._inner.pause(number, actor=actor, reason=reason))
+
+    def resume(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
+        """Go on with an operation that was paused, or that its canaries stopped."""
+        return self._portal.run(self._inner.resume(number, actor=actor, reason=reason))
+
+    def cancel(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
+        """Send nothing more, and let go of what was not sent. When this returns, nothing more will be sent."""
+        return self._portal.run(self._inner.cancel(number, actor=actor, reason=reason))
+
+    def set_rate(self, number: int, rate: float | None, *, actor: str = "") -> Operation:
+        """Change how many messages a second an operation sends to each destination; None: as fast as it goes."""
+        return self._portal.run(self._inner.set_rate(number, rate, actor=actor))
+
+    def acknowledge(self, number: int, *, actor: str = "") -> None:
+        """Note that somebody has seen how an operation ended."""
+        self._portal.run(self._inner.acknowledge(number, actor=actor))
+
+    def redirect(self, queue: str, to: str | None, *, actor: str = "") -> None:
+        """Send failed messages of a queue to another from now on, or no longer (None).
+
+        Raises:
+            QueueNotFound: nobody has declared the other queue.
+            RedirectRefused: it would make a chain, or there is one already.
+        """
+        self._portal.run(self._inner.redirect(queue, to, actor=actor))
+
+    def note(self, subject: str, text: str, *, actor: str = "") -> Note:
+        """Write a note about ``group:<id>``, ``failure:<id>`` or ``operation:<number>``."""
+        return self._portal.run(self._inner.note(subject, text, actor=actor))
+
+    def drop_note(self, number: int, *, actor: str = "") -> None:
+        """Remove a note; the audit trail keeps what it said.
+
+        Raises:
+            NoteNotFound: there is none with this number.
+        """
+        self._portal.run(self._inner.drop_note(number, actor=actor))
+
+    def reimport(self, *, queue: str | None = None, actor: str = "") -> tuple[int, int]:
+        """Read again what was set aside; return how many could be read, and how many still cannot.
+
+        Args:
+            queue: the queue they failed in, for those that do not say.
+            actor: who asks for it.
+        """
+        return self._portal.run(self._inner.reimport(queue=queue, actor=actor))
+
+    def sweep(self, keep: duration.Duration, *, actor: str = "") -> int:
+        """Delete what was resolved or archived longer ago than that, and operations that ended; return how many."""
+        return self._portal.run(self._inner.sweep(keep, actor=actor))
