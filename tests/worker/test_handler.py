@@ -99,7 +99,7 @@ def unknown(body: "Nowhere"): ...  # noqa: F821 - that is the point
         (wrong_blocking, "is async, so its context is a Context"),
         (
             wrong_second,
-            r"takes \(body, context\): .*, and if it likes a context: async def ship\(order: Order, context: Context\)",
+            r"takes \(body, context\): .*, and optionally a context: async def ship\(order: Order, context: Context\)",
         ),
         (like_a_task, r"takes \(order_id, qty\): a handler takes one payload, .* for several values, take a dataclass"),
         (like_a_task_without_types, r"takes \(order_id, qty\): a handler takes one payload"),

@@ -234,7 +234,7 @@ async def test_what_blocks_the_event_loop_is_named_when_the_lock_is_lost(lab):
     await lab.until(lambda: lab.told(MessageLockLost))
     (lost,) = lab.told(MessageLockLost)
     assert lost.stalled == pytest.approx(60, abs=31)
-    assert "the event loop stood still for" in str(lost)
+    assert "the event loop was blocked for" in str(lost)
     assert "time.sleep" in str(lost)
     await lab.stop()
 

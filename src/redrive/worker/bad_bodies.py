@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Whether an error that a handler raised says that the message's body is bad. Pure: no I/O, no clock.
 
-The same error may be about something else: the answer of a web service that is out of order is no JSON either, and will
-be again. So what counts is what the error is about: these errors carry what could not be decoded.
+The same error may be about something else: a web service that is down may answer with something that is not JSON, and
+a later attempt succeeds. So the check compares what the error carries, the value that could not be decoded, with the
+body.
 
-- ``json.JSONDecodeError``, and those of other libraries made like it, carry the document.
+- ``json.JSONDecodeError``, and the errors of other libraries that resemble it, carry the document.
 - ``UnicodeDecodeError`` carries the bytes.
-- pydantic's ``ValidationError`` carries each value that it refuses, and where that is.
+- pydantic's ``ValidationError`` carries each value that it refuses, and the path to it.
 """
 
 import json
@@ -15,10 +16,10 @@ from typing import Any
 
 
 def blames_body(error: Exception, body: bytes) -> bool:
-    """Say whether an error is about this body; if that cannot be told, it is not."""
+    """Say whether an error is about this body. If that is not certain, the answer is no."""
     try:
         return _blames_body(error, body)
-    except Exception:  # noqa: BLE001 - an error of a stranger, that cannot even be looked at
+    except Exception:  # noqa: BLE001 - an unknown error whose attributes may raise
         return False
 
 
@@ -37,7 +38,7 @@ def _is_of_pydantic(error: Exception) -> bool:
 
 
 def _refuses_body(problems: Iterable[dict[str, Any]], body: bytes) -> bool:
-    """Say whether what was refused is in the body, and there where it was refused."""
+    """Say whether the body has each refused value at the path that the error names."""
     try:
         whole: Any = json.loads(body)
     except (ValueError, RecursionError):
@@ -56,7 +57,7 @@ def _is_at(whole: Any, problem: dict[str, Any]) -> bool:  # noqa: ANN401 - JSON
 
 
 def _text(body: bytes) -> str:
-    """Return a body as those who decode JSON read it."""
+    """Return a body as JSON decoders read it."""
     try:
         return body.decode(json.detect_encoding(body), "surrogatepass")
     except UnicodeDecodeError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Calling a handler: decode its payload, run it on the event loop or in a thread, within its time, again if need be."""
+"""Calls a handler: decodes its payload, runs it on the event loop or in a thread, with its timeout and its retries."""
 
 import asyncio
 import inspect
@@ -22,9 +22,9 @@ class Caller:
 
     Args:
         handler: the handler.
-        clock: what time goes by.
+        clock: the clock.
         chance: where random numbers come from.
-        on_overdue: is told of a call in a thread that takes longer than its time-out, and of that.
+        on_overdue: called with the message and the timeout when a call in a thread takes longer than its timeout.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class Caller:
         self._threads.close()
 
     async def call(self, lease: HeldMessage, context: Context | BlockingContext) -> None:
-        """Call the handler with a message; what it raises gets out, as an ``Exception``.
+        """Call the handler with a message. Whatever it raises is raised here, as an ``Exception``.
 
-        Two are passed on as they are: being cancelled, and ``KeyboardInterrupt``, which is Ctrl-C on an event loop.
+        Two are raised unchanged: ``CancelledError``, and ``KeyboardInterrupt``, which is Ctrl-C on an event loop.
         """
         here = asyncio.current_task()
         try:
@@ -57,7 +57,7 @@ class Caller:
             raise
         except BaseException as error:
             if not _is_running(here):
-                raise  # we are thrown away half-way, which is told as GeneratorExit
+                raise  # GeneratorExit: this coroutine is closed before it has ended
             raise _as_failure(error) from error
 
     async def _call(self, lease: HeldMessage, context: Context | BlockingContext) -> None:
@@ -73,7 +73,7 @@ class Caller:
             await self._in_place(lease).call_async(self._call_again, lease, args, context)
 
     def _in_place(self, lease: HeldMessage) -> Retry:
-        """Return the retries while the lock is held: of what may pass, while the message is still to be settled."""
+        """Return the retries while the lock is held: of transient failures, while the message is not settled."""
         policy = self._handler.policy
 
         def may_pass(error: Exception) -> bool:
@@ -90,7 +90,7 @@ class Caller:
         )
 
     async def _call_again(self, lease: HeldMessage, args: list[Any], context: Context | BlockingContext) -> None:
-        context.take_sends()  # those of an attempt that failed are never sent
+        context.take_sends()  # what a failed attempt has sent is discarded
         await self._call_once(lease, args)
 
     async def _call_once(self, lease: HeldMessage, args: list[Any]) -> None:
@@ -149,18 +149,18 @@ class Caller:
 def _is_running(task: asyncio.Task[Any] | None) -> bool:
     try:
         return asyncio.current_task() is task
-    except RuntimeError:  # there is no event loop any more
+    except RuntimeError:  # the event loop is closed
         return False
 
 
 def _as_failure(error: BaseException) -> RuntimeError:
-    """Return the failure of a message for what would end the program."""
+    """Return a failure of the message in place of an exception that would end the program."""
     said = f": {error}" if str(error) else ""
     failure = RuntimeError(f"the handler raised {type(error).__name__}{said}; to end the worker, call its stop()")
     return failure.with_traceback(error.__traceback__)
 
 
 def _seen(job: asyncio.Future[None]) -> None:
-    """Take note of how a call ended, so that asyncio does not complain that nobody did."""
+    """Read the result of a call, so that asyncio does not warn about an exception that was never retrieved."""
     if not job.cancelled():
         job.exception()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The confirmation that a recovered message was handled, sent in the transaction that completes it. Pure: no I/O.
 
-A copy that layer 5 has sent carries a tag. The tag counts only together with the queue that the copy was sent to, its
-message id and its body, so the confirmation repeats these three as they were *received*: a message that a handler made
-out of a recovered one, headers and all, confirms nothing. A consumer that is no worker sends the same message.
+A copy that layer 5 sends carries a tag. The tag is valid only for the queue that the copy was sent to, its message id
+and its body. So the confirmation repeats these three as they were *received*: a message that a handler makes from a
+recovered one, with the same headers, confirms nothing. A consumer that is not a worker sends the same confirmation.
 """
 
 from datetime import datetime
@@ -25,12 +25,12 @@ from redrive.broker.rules import CONFIRMATIONS, source_queue
 
 
 def digest_of(body: bytes) -> str:
-    """Return what stands for a body in tags and confirmations."""
+    """Return the digest of a body for tags and confirmations."""
     return sha256(body).hexdigest()
 
 
 def confirmation_of(message: Message, queue: str, at: datetime) -> list[Send]:
-    """Return what confirms that a message was handled; nothing if it is no recovered copy.
+    """Return the effect that confirms that a message was handled; nothing if it is not a recovered copy.
 
     Args:
         message: the message, as it was received.
@@ -51,7 +51,7 @@ def confirmation_of(message: Message, queue: str, at: datetime) -> list[Send]:
 
 
 def unbound(headers: Headers) -> Headers:
-    """Return headers without those that belong to one message in one queue, for a message that is made out of it."""
+    """Return headers without those that belong to this message in this queue, for a new message made from it."""
     bound = (DELAYED_RETRIES, EARLIER_DELIVERIES)
     if not any(name.startswith(RECOVERY) or name in bound for name in headers):
         return headers

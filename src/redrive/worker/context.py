@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a handler may know and do beside its payload."""
+"""What a handler can read and do beside its payload."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class HandlerFacts:
-    """What both kinds of context know: the message, its history, and what is to be sent with its completion."""
+    """What both kinds of context have: the message, its history, and the messages to send with its completion."""
 
     def __init__(self, lease: HeldMessage, settler: Settler) -> None:
         self._lease = lease
@@ -71,17 +71,17 @@ class HandlerFacts:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the worker is about to stop; a long handler does well to come to an end."""
+        """Whether the worker is about to stop; a long handler should end soon."""
         return self._settler.is_stopping
 
     @property
     def is_lock_lost(self) -> bool:
-        """Whether the lock has ended: somebody else may have the message, and nothing of this will be settled."""
+        """Whether the lock has ended: another receiver may have the message, and this delivery cannot be settled."""
         return self._lease.is_lost
 
     @property
     def broker(self) -> Broker:
-        """The broker, for what is not to be part of the completion."""
+        """The broker, for calls that are not part of the completion."""
         return self._settler.broker
 
     def send(
@@ -94,14 +94,14 @@ class HandlerFacts:
     ) -> None:
         """Send a message in the transaction that completes this one. If the handler fails, it is never sent.
 
-        It is another message, also if it is this one passed on: it begins without redeliveries, and whether it succeeds
-        says nothing about this one. So headers that say how this one fared are left out.
+        It is a new message, even if you pass this one on: its redeliveries begin at zero, and its success says nothing
+        about this one. So headers about this message's redeliveries and recovery are left out.
 
         Args:
             queue: where to.
             message: a message, or what its body is made of: bytes, a text, JSON values, a dataclass, a model.
             at: when it becomes available.
-            delay: how long until then.
+            delay: the time until then.
         """
         if at is not None and delay is not None:
             raise InvalidSetting("at", at, "cannot be combined with delay; say one of them")
@@ -140,38 +140,38 @@ class HandlerFacts:
 class Context(HandlerFacts):
     """The context of an async handler: its second parameter.
 
-    A handler may settle its message itself, once; otherwise the worker completes it when the handler returns. What it
-    has sent by then goes with it, except into an abandonment, after which the message comes again.
+    A handler may settle its message itself, once; otherwise the worker completes it when the handler returns. What the
+    handler has sent by then is part of that transaction, except of an abandonment: the message is delivered again.
     """
 
     async def renew(self) -> None:
-        """Make the message yours for another lock duration.
+        """Renew the lock for another lock duration.
 
         Raises:
-            LockLost: it is not yours any more.
+            LockLost: the lock has ended.
         """
         await self._renew()
 
     async def complete(self, *, inside: OwnSql | None = None, within: object | None = None) -> None:
-        """Remove it: it is done. What is to be sent, and SQL of your own, is part of the same transaction.
+        """Complete it: it is removed. What the handler sends, and its own SQL, is part of the same transaction.
 
         Args:
             inside: your own part of the transaction, a function of the database's connection; on PostgreSQL a coroutine
                 function, and the connection is asyncpg's. It may be called again: do nothing in it but SQL.
-            within: a connection with a transaction of yours, of which the completion becomes part: on PostgreSQL, one
+            within: a connection with an open transaction of yours, which the completion joins: on PostgreSQL, one
                 of asyncpg or psycopg, or a connection or session of SQLAlchemy. You commit, before the handler ends.
 
         Raises:
-            LockLost: it is not yours any more; nothing is done.
+            LockLost: the lock has ended; nothing is done.
         """
         await self._complete(inside, within)
 
     async def abandon(self, delay: duration.Duration = 0.0, *, headers: Headers | None = None) -> None:
-        """Give it back, to be delivered again at once or after a delay; what was to be sent is not."""
+        """Give it back for redelivery, at once or after a delay; what the handler has sent is discarded."""
         await self._settle(self._abandonment(delay, headers), with_sends=False)
 
     async def defer(self, *, headers: Headers | None = None) -> None:
-        """Set it aside: it is only received again by its sequence number."""
+        """Defer it: it is only received again by its sequence number."""
         await self._settle(Defer(self._lease.lock, headers))
 
     async def dead_letter(self, reason: str, description: str = "", *, headers: Headers | None = None) -> None:
@@ -187,33 +187,33 @@ class BlockingContext(HandlerFacts):
         self._loop = loop
 
     def renew(self) -> None:
-        """Make the message yours for another lock duration.
+        """Renew the lock for another lock duration.
 
         Raises:
-            LockLost: it is not yours any more.
+            LockLost: the lock has ended.
         """
         self._wait(self._renew())
 
     def complete(self, *, inside: OwnSql | None = None, within: object | None = None) -> None:
-        """Remove it: it is done. What is to be sent, and SQL of your own, is part of the same transaction.
+        """Complete it: it is removed. What the handler sends, and its own SQL, is part of the same transaction.
 
         Args:
             inside: your own part of the transaction, a function of the database's connection; on PostgreSQL a coroutine
                 function, and the connection is asyncpg's. It may be called again: do nothing in it but SQL.
-            within: a connection with a transaction of yours, of which the completion becomes part: on PostgreSQL, one
+            within: a connection with an open transaction of yours, which the completion joins: on PostgreSQL, one
                 of asyncpg or psycopg, or a connection or session of SQLAlchemy. You commit, before the handler ends.
 
         Raises:
-            LockLost: it is not yours any more; nothing is done.
+            LockLost: the lock has ended; nothing is done.
         """
         self._wait(self._complete(inside, within))
 
     def abandon(self, delay: duration.Duration = 0.0, *, headers: Headers | None = None) -> None:
-        """Give it back, to be delivered again at once or after a delay; what was to be sent is not."""
+        """Give it back for redelivery, at once or after a delay; what the handler has sent is discarded."""
         self._wait(self._settle(self._abandonment(delay, headers), with_sends=False))
 
     def defer(self, *, headers: Headers | None = None) -> None:
-        """Set it aside: it is only received again by its sequence number."""
+        """Defer it: it is only received again by its sequence number."""
         self._wait(self._settle(Defer(self._lease.lock, headers)))
 
     def dead_letter(self, reason: str, description: str = "", *, headers: Headers | None = None) -> None:

@@ -22,7 +22,7 @@ class Surroundings:
         report: takes events.
         on_error: the program's own error handler.
         reconnect: what to do when the store does not answer.
-        on_fatal: is told of an error that ends the worker.
+        on_fatal: called with an error that ends the worker.
     """
 
     broker: Broker

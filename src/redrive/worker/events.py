@@ -86,7 +86,7 @@ class MessageLockLost(WorkerEvent):
         message_id: the message's id.
         phase: what was being done with it: ``prefetched``, ``handling`` or ``settling``.
         held: seconds it had been held.
-        stalled: seconds for which the event loop stood still, so that the lock could not be renewed; 0 if it did not.
+        stalled: seconds for which the event loop was blocked, so that the lock could not be renewed; 0 if it was not.
     """
 
     name = "redrive.worker.message_lock_lost"
@@ -104,14 +104,14 @@ class MessageLockLost(WorkerEvent):
         if not self.stalled:
             return text
         return (
-            f"{text}. It could not be renewed, as the event loop stood still for {self.stalled:.3g} s: does an async "
-            "handler call time.sleep(), or compute for long? Await instead, or declare that handler with def"
+            f"{text}. It could not be renewed, because the event loop was blocked for {self.stalled:.3g} s: does an "
+            "async handler call time.sleep(), or compute for long? Await instead, or declare that handler with def"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerHung(WorkerEvent):
-    """A handler goes on although its message's lock was lost. The next message has its place.
+    """A handler goes on although its message's lock is lost. The next message takes its place.
 
     Attributes:
         message_id: the message's id.
@@ -143,7 +143,7 @@ class HandlerHung(WorkerEvent):
 
 @dataclass(frozen=True, slots=True)
 class HandlerOverdue(WorkerEvent):
-    """A handler in a thread takes longer than its time-out. It cannot be stopped, and counts as failed when it ends.
+    """A handler in a thread takes longer than its timeout. It cannot be stopped, and counts as failed when it ends.
 
     Attributes:
         message_id: the message's id.
@@ -181,7 +181,7 @@ class WorkerSlowed(WorkerEvent):
 
 @dataclass(frozen=True, slots=True)
 class WorkerAtFullSpeed(WorkerEvent):
-    """A message was handled after all: the worker goes at full speed again.
+    """A message was handled: the worker is at full speed again.
 
     Attributes:
         failures: how many failures there were in a row before.
@@ -250,7 +250,9 @@ class DeliveriesTooFew(WorkerEvent):
 
 @dataclass(frozen=True, slots=True)
 class WorkerFault(WorkerEvent):
-    """The worker could not do its part; messages are not to blame and lose no attempt. It goes on trying.
+    """The store did not answer the worker, or a function of the program raised. No message loses an attempt.
+
+    The worker goes on.
 
     Attributes:
         doing: what failed, such as ``receive``, ``settle`` or ``renew``.

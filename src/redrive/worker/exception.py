@@ -16,17 +16,17 @@ def source_of(error: BaseException) -> str:
         return ""
     while innermost.tb_next is not None:
         innermost = innermost.tb_next
-    return _told(innermost.tb_frame, innermost.tb_lineno)
+    return _place(innermost.tb_frame, innermost.tb_lineno)
 
 
 def place_of(running: "int | CoroutineType[Any, Any, Any]") -> str:
     """Return where a thread or a coroutine is now: module, function and line; empty if it has ended.
 
-    Inside Python's own library, whoever has called that says more.
+    If it is inside Python's standard library, this is the caller of the library, which says more.
     """
     frames = _thread_frames(running) if isinstance(running, int) else _coroutine_frames(running)
     innermost = next((frame for frame in frames if not _is_of_python(frame)), frames[0] if frames else None)
-    return "" if innermost is None else _told(innermost, innermost.f_lineno)
+    return "" if innermost is None else _place(innermost, innermost.f_lineno)
 
 
 def _thread_frames(thread: int) -> list[FrameType]:
@@ -51,18 +51,18 @@ def _is_of_python(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] in sys.stdlib_module_names
 
 
-def _told(frame: FrameType, line: int | None) -> str:
+def _place(frame: FrameType, line: int | None) -> str:
     return f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_qualname}:{line}"
 
 
 def trace_of(error: BaseException) -> str:
     """Return the traceback as Python prints it, with all causes, from the handler on."""
-    told = traceback.TracebackException(type(error), error, _from_handler(error.__traceback__), compact=True)
-    return "".join(told.format())
+    report = traceback.TracebackException(type(error), error, _from_handler(error.__traceback__), compact=True)
+    return "".join(report.format())
 
 
 def _from_handler(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback from the first frame that is not ours; the whole if all are."""
+    """Return the traceback from the first frame that is not the worker's; the whole if all are."""
     at = trace
     while at is not None:
         if not str(at.tb_frame.f_globals.get("__name__", "")).startswith(_OURS):

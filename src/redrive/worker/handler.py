@@ -55,7 +55,7 @@ class Handler(HandlerSettings):
 
 
 def checked_handler(queue: str, fn: Callable[..., Any], settings: HandlerSettings) -> Handler:
-    """Return a handler, if its function is what it may be."""
+    """Return a handler, if its function can be one."""
     is_async, decode, takes_context = _signature(fn)
     return Handler(
         queue=queue,
@@ -91,7 +91,7 @@ def _signature(fn: Callable[..., Any]) -> tuple[bool, Decode | None, bool]:
     return is_async, decoder(bytes if kinds[0] is inspect.Parameter.empty else kinds[0]), len(kinds) > 1
 
 
-def _called(fn: Any) -> Callable[..., Any]:  # noqa: ANN401 - whatever can be called
+def _called(fn: Any) -> Callable[..., Any]:  # noqa: ANN401 - any callable
     """Return the function itself, or the method that an object is called by."""
     called: Callable[..., Any] = fn if inspect.isroutine(fn) or isinstance(fn, partial) else fn.__call__
     return called
@@ -130,7 +130,7 @@ def _not_taken(fn: Callable[..., Any]) -> InvalidSetting:
         "handler",
         name_of(fn),
         f"takes {signature.replace(parameters=bare, return_annotation=signature.empty)}: a handler takes one payload, "
-        "made from the body, and if it likes a context: async def ship(order: Order, context: Context); "
+        "made from the body, and optionally a context: async def ship(order: Order, context: Context); "
         "for several values, take a dataclass or a dict",
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A locked message in a worker's hands, and until when it is there."""
+"""A message that a worker holds, and until when."""
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import asyncio
 
 Phase: TypeAlias = Literal["prefetched", "handling", "settling", "joined", "settled"]
-"""``joined``: its completion is part of an open transaction of the handler's, which may be committed or undone."""
+"""``joined``: its completion is part of an open transaction of the handler, which may be committed or rolled back."""
 
 
 class HeldMessage:
@@ -20,12 +20,12 @@ class HeldMessage:
 
     Attributes:
         received: the message as it was received.
-        taken_at: when it was asked for, on the monotonic clock.
-        held_until: when the lock ends at the latest, on the monotonic clock: counted from before it was asked for, so
-            that it is never later than what the engine thinks, however far its clock is from ours.
+        taken_at: when it was requested, on the monotonic clock.
+        held_until: when the lock ends at the latest, on the monotonic clock. It is counted from the request, so it is
+            never later than the engine's own instant, even if the engine's clock differs from this process's.
         began_at: when its handler began.
-        phase: what is being done with it. Whoever settles it first moves it on, so nobody settles it twice.
-        has_joined: whether it was to be completed by a transaction of its handler's, which may still be open.
+        phase: what is being done with it. The first to settle it changes the phase, so it is never settled twice.
+        has_joined: whether its completion is part of a transaction of its handler, which may still be open.
         is_lost: whether the lock ended before it was settled.
         is_probe: whether it is the one message that a slow worker tries.
         is_cancelled: whether the worker itself has cancelled its handler.
@@ -83,5 +83,5 @@ class HeldMessage:
         return self.phase in ("handling", "settling")
 
     def lost(self) -> LockLost:
-        """Return the error that says that it is not ours any more."""
+        """Return the error that says that its lock is lost."""
         return LockLost(self.received.queue, self.received.sequence)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Handlers that hang: they go on although the worker has let go of their messages."""
+"""Handlers that hang: they go on although the worker has given up their messages."""
 
 from collections.abc import Callable, Iterator
 from types import CoroutineType
@@ -20,13 +20,13 @@ LATEST_END_S = 5.0
 
 
 class HungHandlers:
-    """Those of one queue: counted, reported, and if they are too many, the worker's end.
+    """Counts and reports the hung handlers of one queue; if there are too many, the worker ends.
 
     Args:
         handler: the handler.
-        clock: what time goes by.
+        clock: the clock.
         report: takes events.
-        on_fatal: is told of the error that ends the worker.
+        on_fatal: called with the error that ends the worker.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class HungHandlers:
             self._on_fatal(HandlersHung(queue, hung, limit))
 
     def discard(self, lease: "HeldMessage") -> None:
-        """Note that the handler of a message has ended after all."""
+        """Note that the handler of a message has ended."""
         self._leases.discard(lease)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Keeping the locks of messages in hand: renewing those that are handled, letting go of those that wait too long.
+"""Keeps the locks of a worker's messages: renews those being handled, gives up those that wait too long.
 
-It runs on the event loop beside the handlers; a handler that blocks does so in a thread, so it never holds this up.
+It runs on the event loop beside the handlers. Blocking handlers run in threads, so they never delay it.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from redrive.worker.store_errors import Faults
 
 
 class LockKeeper:
-    """Watches over the leases of one queue.
+    """Renews the locks of one queue's messages.
 
     Args:
         engine: where locks are renewed.
-        clock: what time goes by.
+        clock: the clock.
         lock_s: how long a lock lasts.
-        max_renewal_s: how long after its beginning a handler's lock is still renewed.
-        faults: hears of renewals that failed.
-        on_lost: is told of a lease whose lock has ended while it was handled.
+        max_renewal_s: for how long after a handler's start its lock is renewed.
+        faults: reports renewals that failed.
+        on_lost: called with a message whose lock has ended while it was handled.
 
     Attributes:
-        on_stale: is told of a lease that has waited too long to be handled; the receiver's.
+        on_stale: called with a message that has waited too long to be handled; set by the receiver.
     """
 
     def __init__(
@@ -57,27 +57,27 @@ class LockKeeper:
 
     @property
     def stalled_s(self) -> float:
-        """How long the event loop has stood still, if that was long enough for a lock to end; otherwise 0."""
+        """For how long the event loop was blocked, if that was long enough for a lock to end; otherwise 0."""
         late_s = max(self._late_s, self._clock.monotonic() - self._alarm_at)
         return late_s if late_s > self._lock_s / 4 else 0.0
 
     def has_time(self, lease: HeldMessage) -> bool:
-        """Say whether a handler may still begin: a tenth of the lock is left at least."""
+        """Say whether a handler may still begin: at least a tenth of the lock is left."""
         return lease.held_until - self._clock.monotonic() > self._lock_s / 10
 
     def watch(self, lease: HeldMessage) -> None:
-        """Begin to look after a lease, or note that its handler has begun."""
+        """Begin to keep a message's lock, or note that its handler has begun."""
         self._leases.add(lease)
-        # none needs attention before half of its lock is over, and that is mostly later than the alarm
+        # no lock is due before half of it is over, which is mostly later than the next wake-up
         if lease.held_until - self._lock_s / 2 < self._alarm_at and self._due(lease) < self._alarm_at:
             self._hurry.set()
 
     def forget(self, lease: HeldMessage) -> None:
-        """Stop looking after a lease."""
+        """Stop keeping a message's lock."""
         self._leases.discard(lease)
 
     async def run(self) -> None:
-        """Look after the leases until cancelled."""
+        """Keep the locks until cancelled."""
         while True:
             self._alarm_at, self._late_s = min(map(self._due, self._leases), default=inf), 0.0
             await self._wait()
@@ -85,7 +85,7 @@ class LockKeeper:
             await self._tend()
 
     async def renew(self, leases: list[HeldMessage]) -> None:
-        """Renew locks together; a lease that turns out to be lost is marked so."""
+        """Renew locks together; a message whose lock is lost is marked so."""
         asked_at = self._clock.monotonic()
         renewed = await self._engine.renew([lease.lock for lease in leases])
         for lease, until in zip(leases, renewed, strict=True):
@@ -114,7 +114,7 @@ class LockKeeper:
                 self._lose(lease)
         if not any(self._due(lease) <= now for lease in running if not lease.is_lost):
             return
-        # whoever will need it soon comes along: one renewal for all
+        # locks that are due soon are renewed along: one renewal for all
         soon = [lease for lease in running if not lease.is_lost and self._may_renew(lease, now)]
         await self._renew([lease for lease in soon if lease.held_until - now <= 0.75 * self._lock_s])
 
@@ -132,7 +132,7 @@ class LockKeeper:
             self._not_before = -inf
 
     def _due(self, lease: HeldMessage) -> float:
-        """Return when a lease needs attention."""
+        """Return when a message's lock is due for renewal, or for giving up."""
         if lease.is_lost:
             return inf
         if lease.phase == "prefetched":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How fast a handler goes, and what it says about that: it slows down when everything fails, and measures itself."""
+"""The pace of a handler: slows it down when everything fails, measures how long it takes, and reports both."""
 
 from collections.abc import Callable
 
@@ -58,7 +58,7 @@ class Pacer:
         return self._pace.pause
 
     def took(self, seconds: float) -> None:
-        """Note how long a handler took; warn once if what is fetched ahead cannot be worked off in time."""
+        """Note how long a handler took; warn once if the messages fetched ahead cannot be handled in time."""
         handler = self._handler
         self._handler_s += (0.2 if self._handler_s else 1.0) * (seconds - self._handler_s)
         if self._has_warned or handler.prefetch * self._handler_s / handler.concurrency <= self._lock_s:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The queues of a worker when it starts: declared if it says so, and checked to go together with their handlers."""
+"""Declares a worker's queues when it starts, if it is set to, and checks that they fit their handlers."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,23 +13,23 @@ from redrive.worker.recoverability import Recoverability
 
 
 async def declare_queues(broker: Broker, handlers: Sequence[Handler], by_default: bool) -> None:  # noqa: FBT001 - the worker's setting
-    """Declare the queues of handlers that say so, and their error queues.
+    """Declare the queues of the handlers that are set to, and their error queues.
 
     Raises:
-        QueueConflict: a queue is there already, and a setting that its handler states is another.
+        QueueConflict: a queue exists already, with another setting than its handler states.
     """
     chosen = [(each, by_default if each.declare is None else each.declare) for each in handlers]
     declaring = [(handler, declare) for handler, declare in chosen if declare is not False]
     for handler, declare in declaring:
         settings: QueueOptions = {} if isinstance(declare, bool) else declare
         await broker.declare(source_queue(handler.queue), **settings)
-    for handler, _ in declaring:  # when all queues are there: one handler's error queue may be another's queue
+    for handler, _ in declaring:  # after all queues: one handler's error queue may be another handler's queue
         if handler.policy is not None and handler.policy.error_queue is not None and not handler.receive_and_delete:
             await _declare_error_queue(broker, handler.queue, handler.policy.error_queue)
 
 
 async def _declare_error_queue(broker: Broker, queue: str, name: str) -> None:
-    """Make sure that an error queue is there; one that is stays as it is."""
+    """Declare an error queue, unless it exists; an existing one is not changed."""
     try:
         await broker.inspect(name)
     except QueueNotFound:
@@ -38,10 +38,10 @@ async def _declare_error_queue(broker: Broker, queue: str, name: str) -> None:
 
 
 async def checked_queue(broker: Broker, handler: Handler, report: Callable[[Event], None]) -> QueueInfo:
-    """Return a handler's queue, if the two go together.
+    """Return a handler's queue, if it fits the handler.
 
     Raises:
-        InvalidSetting: they do not.
+        InvalidSetting: it does not.
         QueueNotFound: the queue, or the handler's error queue, is not declared.
     """
     queue = await broker.inspect(handler.queue)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Fetching messages ahead of the handlers, and never handing out one whose lock is about to end."""
+"""Fetches messages ahead of the handlers, and never hands out one whose lock is about to end."""
 
 import asyncio
 from collections import deque
@@ -18,7 +18,7 @@ from redrive.worker.store_errors import Faults
 
 _MOST_AT_ONCE = 1_000
 _IDLE_S = 60.0
-"""How long to wait for a hint before asking all the same. Hints come at once; this is the safety net."""
+"""How long to wait for a hint before asking the engine anyway. Hints come at once; this is the safety net."""
 
 
 class Receiver:
@@ -26,14 +26,14 @@ class Receiver:
 
     Args:
         queue: where they come from.
-        engine: what locks them.
-        clock: what time goes by.
+        engine: the engine that locks them.
+        clock: the clock.
         lock_s: how long a lock lasts.
-        faults: keeps trying while the engine is away.
-        reporter: reports a message whose lock had ended before it could be handed out.
-        keeper: looks after the locks.
-        wanted: says how many messages there is room for.
-        on_arrival: is called when there is something in the buffer.
+        faults: retries while the engine does not answer.
+        reporter: reports a message whose lock ended before it was handed out.
+        keeper: keeps the locks.
+        wanted: returns how many messages there is room for.
+        on_arrival: called when there is a message in the buffer.
         delete: whether messages are taken out of their queue for good, instead of being locked.
 
     Attributes:
@@ -75,7 +75,7 @@ class Receiver:
         return len(self._buffer)
 
     def wake(self) -> None:
-        """Look whether there is room now."""
+        """Check whether there is room now."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -88,33 +88,33 @@ class Receiver:
                 await self._engine.wait(self._queue, _IDLE_S)
 
     async def look(self) -> bool:
-        """Say whether there is something to do: fetch what is ready now, or there is no room for it at the moment."""
+        """Fetch what is ready now; say whether there is something to do, also if there is no room for it now."""
         room = min(self._wanted(), _MOST_AT_ONCE)
         return room <= 0 or await self._fetch(room)
 
     def next(self) -> HeldMessage | None:
-        """Take the next message out of the buffer, if there is one whose lock lasts."""
+        """Take the next message out of the buffer whose lock lasts long enough, if there is one."""
         while self._buffer:
             lease = self._buffer.popleft()
             if self._keeper.has_time(lease):
                 return lease
-            self._let_go([lease])
+            self._give_up([lease])
         return None
 
     def drop(self, lease: HeldMessage) -> None:
-        """Let go of a message that has waited too long."""
+        """Give up a message that has waited too long."""
         if lease in self._buffer:
             self._buffer.remove(lease)
-            self._let_go([lease])
+            self._give_up([lease])
             self.wake()
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Give up all messages in the buffer."""
         leases, self._buffer = list(self._buffer), deque()
-        self._let_go(leases)
+        self._give_up(leases)
 
     async def released(self) -> None:
-        """Wait until everything that was let go is back in its queue."""
+        """Wait until all messages that were given up are back in their queue."""
         while self._releasing:
             await asyncio.wait(self._releasing)
 
@@ -126,18 +126,18 @@ class Receiver:
             asked_at = self._clock.monotonic()
             return self._take(room) if self._delete else self._engine.lock_next(self._queue, room)
 
-        async with self._asking:  # whoever looks also waits for what another is fetching
+        async with self._asking:  # ``look`` also waits for what ``run`` is fetching
             found = await self._faults.insist("receive", ask)
         self.taken += len(found)
         leases = [HeldMessage(received, asked_at, self._lock_s) for received in found]
         # the worker may have slowed down meanwhile
         kept = leases if self._delete else leases[: max(0, self._wanted())]
-        self._let_go(leases[len(kept) :])
+        self._give_up(leases[len(kept) :])
         self._keep(kept)
         return bool(found)
 
     async def _take(self, room: int) -> list[Received]:
-        """Take messages out of their queue. Nobody gets them back, so being cancelled waits for them."""
+        """Take messages out of their queue. They cannot be given back, so a cancellation waits for them."""
         taking = asyncio.ensure_future(self._engine.lock_next(self._queue, room, delete=True))
         try:
             return await asyncio.shield(taking)
@@ -155,11 +155,11 @@ class Receiver:
         if leases:
             self._on_arrival()
 
-    def _let_go(self, leases: list[HeldMessage]) -> None:
+    def _give_up(self, leases: list[HeldMessage]) -> None:
         for lease in leases:
             self._keeper.forget(lease)
             if lease.held_until <= self._clock.monotonic():
-                self._reporter.lost(lease)  # it is back in its queue already
+                self._reporter.lost(lease)  # the message is back in its queue already
                 continue
             lease.phase = "settled"
             releasing = asyncio.create_task(self._release(lease))
@@ -167,7 +167,7 @@ class Receiver:
             releasing.add_done_callback(self._releasing.discard)
 
     async def _release(self, lease: HeldMessage) -> None:
-        """Give a message back as if nobody had received it."""
+        """Give a message back as if it had not been received."""
         try:
             await self._engine.apply([Abandon(lease.lock, uncount=True)])
         except LockLost:

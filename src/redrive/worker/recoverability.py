@@ -3,16 +3,16 @@
 
 The facts go in as a ``HandlerFailure``, the decision comes out as a value; the worker does what it says. By default:
 
-1. redelivered at once, ``immediate`` times (2), for what is over in a moment;
-2. redelivered after a delay, as often as ``delayed`` says (5 s, 10 s, 20 s, 40 s, 80 s, give or take 20 %), for what
-   takes longer; before each delay there are again the immediate ones;
-3. moved to the error queue, or to the queue's dead-letter queue, for a person to look at.
+1. redelivered at once, ``immediate`` times (2), for failures that are over in a moment;
+2. redelivered after a delay, as often as ``delayed`` says (5 s, 10 s, 20 s, 40 s, 80 s, give or take 20 %), for
+   failures that last longer; each delay is followed by another round of immediate redeliveries;
+3. moved to the error queue, or to the queue's dead-letter queue, where a person looks at it.
 
-What will never work, such as a body that cannot be decoded by the worker or by the handler, is moved at once.
+A message that can never succeed, such as one whose body cannot be decoded, is moved at once.
 
-A message keeps its id, body and headers all the way. What is known of its failures is in headers of Redrive's own, see
-``redrive.broker.headers``: counters while it is being redelivered; when it is moved they make room for the failure, so
-that sending it again begins anew.
+A message keeps its id, body and headers throughout. Redrive keeps what it knows about the failures in headers of its
+own, see ``redrive.broker.headers``: counters while the message is redelivered. When it is moved, the failure replaces
+the counters, so that it starts afresh when it is sent again.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -43,7 +43,7 @@ from redrive.retry.policy import AttemptFailure, Backoff, Delays, Exponential, R
 from redrive.worker.bad_bodies import blames_body
 
 Classification: TypeAlias = Literal["retry", "delay", "poison", "ignore"]
-"""``retry``: the whole path; ``delay``: none at once; ``poison``: moved at once; ``ignore``: completed."""
+"""``retry``: all redeliveries; ``delay``: only delayed ones; ``poison``: moved at once; ``ignore``: completed."""
 
 MAX_DELAYED_RETRIES: Final = "MaxDelayedRetries"
 MAX_IMMEDIATE_RETRIES: Final = "MaxImmediateRetries"
@@ -113,7 +113,7 @@ class HandlerFailure:
 
 @dataclass(frozen=True, slots=True)
 class RedeliverNow:
-    """Deliver it again at once; the queue dead-letters it instead if it has had its ``max_delivery_count``."""
+    """Deliver it again at once; the queue dead-letters it instead after ``max_delivery_count`` deliveries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class RedeliverLater:
 
     Attributes:
         delay: seconds until then.
-        headers: headers of yours to change or, with None, to remove.
+        headers: your own headers to change or, with None, to remove.
     """
 
     delay: float
@@ -134,13 +134,13 @@ class RedeliverLater:
 
 @dataclass(frozen=True, slots=True)
 class MoveToError:
-    """Move it to an error queue, for a person.
+    """Move it to an error queue, where a person looks at it.
 
     Attributes:
         reason: a word for programs.
         description: a sentence for people.
         queue: the error queue; None: the dead-letter queue of its own queue.
-        headers: headers of yours to change or, with None, to remove.
+        headers: your own headers to change or, with None, to remove.
     """
 
     reason: str
@@ -155,7 +155,7 @@ class MoveToError:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Complete it all the same: this failure does not matter."""
+    """Complete it although its handler failed: this failure does not matter."""
 
 
 Decision: TypeAlias = RedeliverNow | RedeliverLater | MoveToError | Discard
@@ -169,11 +169,11 @@ class Recoverability:
         immediate: how many redeliveries come at once, in each round.
         delayed: the delays of the redeliveries after them: a policy of ``redrive.retry`` with ``max_attempts``, or a
             list of delays; None or an empty list: no delayed ones.
-        poison: exceptions that no redelivery mends: types, or their names as texts. ``InvalidPayload`` stands also for
-            what a handler raises that decodes the body itself, such as ``json.JSONDecodeError``.
-        error_queue: where messages go in the end; None: to the dead-letter queue of their own queue.
-        classify: your own say: a function of the exception that returns ``"retry"``, ``"delay"``, ``"poison"`` or
-            ``"ignore"``, or None if it has no opinion.
+        poison: exceptions that no redelivery repairs: types, or their names as texts. ``InvalidPayload`` includes the
+            errors of handlers that decode the body themselves, such as ``json.JSONDecodeError``.
+        error_queue: where messages are moved in the end; None: to the dead-letter queue of their own queue.
+        classify: your own rule: a function of the exception that returns ``"retry"``, ``"delay"``, ``"poison"`` or
+            ``"ignore"``, or None to leave the decision to the other settings.
     """
 
     immediate: int = 2
@@ -192,7 +192,7 @@ class Recoverability:
             raise InvalidSetting("classify", self.classify, "must be a function of an exception")
 
     def kind_of(self, error: Exception, message: Message | None = None) -> Classification:
-        """Say what kind of failure an exception is: of the handler of a message, if that is known."""
+        """Say what kind of failure an exception is; ``message`` is the handler's message, if it is known."""
         kind = None if self.classify is None else self.classify(error)
         if kind is None:
             return "poison" if _is_one_of(error, self.poison) or self._is_bad_body(error, message) else "retry"
@@ -201,7 +201,7 @@ class Recoverability:
         return kind
 
     def _is_bad_body(self, error: Exception, message: Message | None) -> bool:
-        """Say whether it is an ``InvalidPayload`` but in name: the handler decodes the body itself."""
+        """Say whether it amounts to an ``InvalidPayload``: the handler decodes the body itself, and that failed."""
         is_poison = any(kind in ("InvalidPayload", class_name(InvalidPayload), InvalidPayload) for kind in self.poison)
         return is_poison and message is not None and blames_body(error, message.body)
 
@@ -212,7 +212,7 @@ def decide(failure: HandlerFailure, policy: Recoverability) -> Decision:
     if kind == "ignore":
         return Discard()
     if kind == "poison":
-        return MoveToError(POISON, f"no redelivery mends {_said(failure)}", policy.error_queue)
+        return MoveToError(POISON, f"no redelivery repairs {_said(failure)}", policy.error_queue)
     if kind == "retry" and failure.delivery_count <= min(policy.immediate, failure.max_delivery_count - 1):
         return RedeliverNow()
     return _later_or_never(failure, policy)
@@ -256,13 +256,13 @@ def failure_headers(failure: HandlerFailure, reason: str) -> dict[str, HeaderVal
 
 
 def counter(headers: Headers, name: str) -> int:
-    """Return a number that a header counts; whatever else is in there counts as none."""
+    """Return the count in a header; 0 if the header has anything else."""
     value = headers.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return a text without its middle, if it is too long: a traceback's beginning and end say most."""
+    """Return a text without its middle, if it is too long: the beginning and the end of a traceback say most."""
     whole = printable(text)
     if len(whole) <= longest:
         return whole
@@ -288,7 +288,7 @@ def _check_delayed(value: object) -> Backoff | None:
     if not isinstance(value, Backoff):
         raise InvalidSetting("delayed", value, "must be a policy such as Exponential(min=5), a list of delays, or None")
     if value.max_attempts is None:
-        raise InvalidSetting("delayed", value, "must have max_attempts: nothing may be redelivered for ever")
+        raise InvalidSetting("delayed", value, "must have max_attempts: redeliveries must end")
     return value if value.max_attempts > 1 else None
 
 

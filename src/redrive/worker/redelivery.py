@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What becomes of a message whose handler has failed: facts, decision, effects, report."""
+"""Deals with a message whose handler failed: facts, decision, effects, report."""
 
 from redrive.broker import QueueSettings
 from redrive.clock import utc
@@ -33,7 +33,7 @@ class Redelivery:
         settings: its queue's.
         around: what the worker's subscriptions share.
         settler: carries out what is decided.
-        faults: hears of decisions that cannot be carried out.
+        faults: reports decisions that cannot be carried out.
         reporter: reports failures.
     """
 
@@ -55,7 +55,7 @@ class Redelivery:
         self._reporter = reporter
 
     async def failed(self, lease: HeldMessage, error: Exception) -> Decision | None:
-        """Deal with a failure; return what was decided, None if there was nothing left to decide."""
+        """Deal with a failure; return the decision, or None if there was nothing left to decide."""
         failure = self._facts(lease, error)
         if lease.phase == "joined":
             await self._settler.has_committed(lease)
@@ -73,7 +73,7 @@ class Redelivery:
         return decision
 
     def dropped(self, lease: HeldMessage) -> None:
-        """Report a message that is gone because the worker stopped before its handler ended."""
+        """Report a message that is lost because the worker stopped before its handler ended."""
         error = RuntimeError("the worker stopped before the handler ended")
         self._reporter.failed(self._facts(lease, error), "dropped")
 
@@ -95,7 +95,7 @@ class Redelivery:
     async def _decide(self, failure: HandlerFailure) -> Decision:
         try:
             return _checked(self._handler.decide(failure))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's function; the message must not pay for it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the program's function; its error must not cost the message
             reported = error if isinstance(error, Exception) else RuntimeError(f"it raised {error!r}")
             await self._faults.tell("recoverability", reported)
             return decide(failure, Recoverability())
@@ -115,12 +115,12 @@ class Redelivery:
 
 
 def counts_against_all(decision: Decision) -> bool:
-    """Say whether a failure may have a cause that other messages meet too: not if it lies in this message alone."""
+    """Say whether other messages may fail for the same reason; not if the cause is this message alone."""
     is_poison = isinstance(decision, MoveToError) and decision.reason == POISON
     return not is_poison and not isinstance(decision, Discard)
 
 
 def _checked(decision: Decision) -> Decision:
     if not isinstance(decision, RedeliverNow | RedeliverLater | MoveToError | Discard):
-        raise UsageError(f"recoverability returned {decision!r}, which is no decision")
+        raise UsageError(f"recoverability returned {decision!r}, which is not a decision")
     return decision

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a worker reports about the messages of one queue."""
+"""Reports what becomes of the messages of one queue."""
 
 from collections.abc import Callable
 
@@ -12,11 +12,11 @@ from redrive.worker.recoverability import Decision, Discard, HandlerFailure, Mov
 
 
 class Reporter:
-    """Makes events of what becomes of messages.
+    """Reports an event for each thing that happens to a message.
 
     Args:
         queue: where they are.
-        clock: what time goes by.
+        clock: the clock.
         report: takes events.
     """
 
@@ -26,7 +26,7 @@ class Reporter:
         self._report = report
 
     def decided(self, decision: Decision, failure: HandlerFailure) -> None:
-        """Report a failure, and what was done about it."""
+        """Report a failure, and the decision about it."""
         match decision:
             case RedeliverNow():
                 self.failed(failure, "redeliver_now", 0.0)
@@ -59,5 +59,5 @@ class Reporter:
         self._report(MessageLockLost(self._queue, lease.id, lease.phase, held, stalled))
 
     def overdue(self, lease: HeldMessage, timeout: float) -> None:
-        """Report a handler that takes longer than its time-out, and cannot be stopped."""
+        """Report a handler that takes longer than its timeout and cannot be stopped."""
         self._report(HandlerOverdue(self._queue, lease.id, timeout))

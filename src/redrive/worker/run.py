@@ -28,11 +28,11 @@ class WorkerRun:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it has been told to stop."""
+        """Whether a stop was requested."""
         return self._stopping.is_set()
 
     def add(self, handler: Handler, queue: QueueInfo, around: Surroundings) -> None:
-        """Take a handler into it."""
+        """Add a handler."""
         self._subscriptions.append(Subscription(handler, queue, around))
 
     def stop(self, *, now: bool) -> None:
@@ -51,7 +51,7 @@ class WorkerRun:
         self._stopping.set()
 
     async def until_stopped(self, idle_s: float | None) -> None:
-        """Run, wind down, and raise what ended it if that was an error; also stop when it was idle for some seconds."""
+        """Run until it is stopped or idle for ``idle_s`` seconds, let the handlers end, and raise the error, if any."""
         for subscription in self._subscriptions:
             subscription.start()
         watching = None if idle_s is None else asyncio.create_task(self._stop_when_idle(idle_s))
@@ -59,10 +59,10 @@ class WorkerRun:
             await self._stopping.wait()
             if watching is not None:
                 watching.cancel()
-                await asyncio.wait([watching])  # what it has taken meanwhile is handled or given back like the rest
+                await asyncio.wait([watching])  # messages that it has received are handled or given back
             await self._each(Subscription.stop_receiving)
             await self._wind_down()
-        finally:  # also when the program cancels us
+        finally:  # also when the program cancels this task
             await self._each(Subscription.stop_receiving)
             await self._each(Subscription.release)
             for subscription in self._subscriptions:
@@ -72,10 +72,10 @@ class WorkerRun:
             raise self._fatal
 
     async def _stop_when_idle(self, idle_s: float) -> None:
-        """Stop when no message has been in hand for some seconds, and then none is ready anywhere.
+        """Stop when no handler has had a message for some seconds, and no queue has one ready.
 
-        A handler may send to another queue of this worker: so all queues are looked at after the last handler ended,
-        and it counts only if nothing has come meanwhile.
+        A handler may send to another queue of this worker. So all queues are asked after the last handler has ended,
+        and the answer counts only if no message has arrived meanwhile.
         """
         try:
             while True:
@@ -89,7 +89,7 @@ class WorkerRun:
                 found = await asyncio.gather(*(subscription.look() for subscription in self._subscriptions))
                 if not any(found) and taken == self._taken:
                     break
-        except Exception as error:  # noqa: BLE001 - it ends the worker, like an error of its other parts
+        except Exception as error:  # noqa: BLE001 - it ends the worker, like an error in any other part
             self.fail(error)
         else:
             self._stopping.set()
@@ -99,15 +99,15 @@ class WorkerRun:
         return sum(subscription.taken for subscription in self._subscriptions)
 
     async def _wind_down(self) -> None:
-        """Let handlers end by themselves, then by being cancelled, unless it has to be now."""
+        """Wait for handlers to end by themselves, then cancel them; if the worker must stop now, do not wait."""
         if await self._finished_within(self._grace_s) or self._now.is_set():
             return
         for subscription in self._subscriptions:
             subscription.cancel_handlers()
-        await self._finished_within(LATEST_END_S)  # then its message is given back all the same
+        await self._finished_within(LATEST_END_S)  # after that, messages are given back even if a handler runs
 
     async def _finished_within(self, seconds: float) -> bool:
-        """Wait until all handlers have ended; False if it took too long, or has to be now."""
+        """Wait until all handlers have ended; False if that took too long, or the worker must stop now."""
         finished = asyncio.ensure_future(self._each(Subscription.finished))
         now = asyncio.ensure_future(self._now.wait())
         try:

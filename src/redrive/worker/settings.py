@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# ruff: noqa: RUF009 - what is called for each field returns dataclasses.field
+# ruff: noqa: RUF009 - the function called for each field returns dataclasses.field
 """The settings of a handler, checked when it is declared.
 
-A setting is one line of ``HandlerSettings``: its default, what it may be and what it does. Its name and type stand once
-more in ``HandlerOptions``, since type checkers read no metadata; a test holds the two equal.
+A setting is one line of ``HandlerSettings``: its default, its check and its help text. Its name and type are repeated
+in ``HandlerOptions``, because type checkers read no metadata; a test compares the two.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from redrive.worker.slowdown import SlowDown
 Decide: TypeAlias = Callable[[HandlerFailure], Decision]
 
 _USUALLY_HUNG = 10
-"""As often as a queue usually delivers: one message that always hangs is dead-lettered before the worker ends."""
+"""As often as a queue usually delivers: so one message that always hangs is dead-lettered before the worker ends."""
 
 
 def _setting(default: object, check: Callable[[str, Any], object], text: str) -> Any:  # noqa: ANN401 - as dataclasses.field
@@ -109,7 +109,7 @@ class HandlerSettings:
             self._check_needs_no_lock()
 
     def _check_needs_no_lock(self) -> None:
-        """Refuse what cannot be done with messages that are deleted when they are received."""
+        """Refuse settings that need a lock, if messages are deleted when they are received."""
         problem = None
         if not self.auto_complete:
             problem = "auto_complete=False: there is nothing left to settle"
@@ -124,14 +124,14 @@ class HandlerSettings:
 
     @property
     def policy(self) -> Recoverability | None:
-        """How failures are dealt with; None if a function of the user's decides."""
+        """How failures are dealt with; None if a function of the program decides."""
         if self.recoverability is None:
             return Recoverability()
         return self.recoverability if isinstance(self.recoverability, Recoverability) else None
 
     @property
     def decide(self) -> Decide:
-        """What decides about a failure."""
+        """The function that decides about a failure."""
         own = self.recoverability
         if own is None or isinstance(own, Recoverability):
             return partial(decide, policy=own or Recoverability())
@@ -139,7 +139,7 @@ class HandlerSettings:
 
     @property
     def most_hung(self) -> int:
-        """How many calls may go on; by default all that run may be among them, as after an outage of the store."""
+        """How many calls may hang; by default as many as run, since an outage of the store may hang them all."""
         return max(_USUALLY_HUNG, self.concurrency) if self.max_hung is None else self.max_hung
 
     @staticmethod

@@ -28,21 +28,21 @@ def effects_of(decision: Decision, failure: HandlerFailure, lock: Lock) -> list[
         case Discard():
             return [Complete(lock)]
         case MoveToError(reason, _, str(queue), headers):
-            told = {**headers, **failure_headers(failure, reason)}
-            # even if the error queue has seen its id: another message may have failed under it, or this one before
-            return [Complete(lock), Send(queue, _copy(failure.message, told), even_if_seen=True)]
+            headers = {**headers, **failure_headers(failure, reason)}
+            # even if the error queue has seen its id: this message, or another with the same id, may have failed before
+            return [Complete(lock), Send(queue, _copy(failure.message, headers), even_if_seen=True)]
         case MoveToError():
             return [buried(decision, failure, lock)]
 
 
 def buried(decision: MoveToError, failure: HandlerFailure, lock: Lock) -> DeadLetter:
     """Return the effect that moves a message to the dead-letter queue of its own queue."""
-    told = {**decision.headers, **failure_headers(failure, decision.reason)}
-    return DeadLetter(lock, printable(decision.reason), printable(decision.description), told)
+    headers = {**decision.headers, **failure_headers(failure, decision.reason)}
+    return DeadLetter(lock, printable(decision.reason), printable(decision.description), headers)
 
 
 def _copy(message: Message, changes: Headers) -> Message:
-    """Return the message for an error queue: the same, with its failure, and it does not expire there."""
+    """Return the copy of a message for an error queue: with its failure, and without a time to live."""
     headers = {**message.headers, **changes}
     kept = {name: value for name, value in headers.items() if not (name in changes and value is None)}
     return replace(message, headers=kept, ttl=None)

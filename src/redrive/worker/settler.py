@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Settling the messages of one queue: each once, fenced by its lock, however long the store does not answer."""
+"""Settles the messages of one queue: each once, fenced by its lock, however long the store does not answer."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
@@ -23,12 +23,12 @@ class Settler:
     Args:
         broker: where the queue is.
         keeper: renews locks.
-        faults: keeps trying while the store is away.
+        faults: retries while the store does not answer.
         reporter: reports locks that were lost.
         is_deleting: whether messages are deleted when they are received, so that there is nothing to settle.
 
     Attributes:
-        is_stopping: whether the worker takes no more messages.
+        is_stopping: whether the worker receives no more messages.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Settler:
         inside: OwnSql | None = None,
         within: object | None = None,
     ) -> None:
-        """Settle a message, once, however long the engine takes; if it is handled, its recovery is confirmed.
+        """Settle a message, once, however long the engine takes. If it was handled, confirm its recovery.
 
         Args:
             lease: the message.
-            effects: what settles it, and what goes with that.
+            effects: the effect that settles it, and those of the same transaction.
             is_handled: whether it was handled.
             inside: the handler's own part of the transaction.
-            within: a connection with an open transaction of the handler's, which this becomes part of.
+            within: a connection with an open transaction of the handler, which this joins.
 
         Raises:
             LockLost: the lock has ended, or the message is settled already.
@@ -78,13 +78,13 @@ class Settler:
             self._lose(lease)
             raise lease.lost() from error
         except Exception:
-            lease.phase = "handling"  # it cannot be done as it was asked for; the message is still ours
+            lease.phase = "handling"  # the request was refused; the message is still locked
             raise
         lease.phase = "settled" if within is None else "joined"
         lease.has_joined = within is not None
 
     async def _while_locked(self, lease: HeldMessage, settling: Coroutine[Any, Any, None]) -> None:
-        """Settle while the lock lasts: a transaction that the handler has left open would be waited for without end."""
+        """Settle while the lock lasts: a transaction that the handler left open would block this for ever."""
         try:
             async with self._clock.timeout(max(0.0, lease.held_until - self._clock.monotonic())):
                 await settling
@@ -110,20 +110,20 @@ class Settler:
         if is_handled and message.headers:  # a recovered copy has headers
             confirmed = confirmation_of(message, lease.received.queue, utc(self._clock.time()))
         if not confirmed and len(effects) == 1 and inside is None and within is None:
-            await self.broker.engine.apply(effects)  # nothing that a handler has made, so nothing to check
+            await self.broker.engine.apply(effects)  # the handler has added nothing, so there is nothing to check
             return
         try:
             await self.broker.apply(*effects, *confirmed, inside=inside, within=within)
         except QueueNotFound as error:
             if not confirmed or error.queue != confirmed[0].queue:
                 raise
-            # recovery is not used any more; that must not cost the message
+            # the queue for confirmations was deleted; the message must be settled all the same
             await self.broker.apply(*effects, inside=inside, within=within)
 
     async def has_committed(self, lease: HeldMessage) -> bool:
-        """Say whether the transaction that a message's completion is part of was committed; if not, it is still ours.
+        """Say whether the transaction that completes a message was committed; if not, the message is still locked.
 
-        The answer is in the store: the handler may have left its transaction in any way.
+        Only the store knows: the handler may have committed its transaction, rolled it back or left it open.
         """
         received = lease.received
         found = await self._faults.insist(
@@ -146,7 +146,7 @@ class Settler:
             raise lease.lost()
 
     async def give_back(self, lease: HeldMessage) -> None:
-        """Give a message back to be delivered again, unless it is settled."""
+        """Give a message back for redelivery, unless it is settled."""
         if lease.phase not in ("handling", "joined") or lease.is_lost:
             return
         may_be_done, lease.phase = lease.phase == "joined", "settled"

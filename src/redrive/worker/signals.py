@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Signals of the operating system, handed to the event loop."""
+"""Calls a function on the event loop when the process gets a signal of the operating system."""
 
 import asyncio
 import signal
@@ -7,15 +7,15 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-"""What ends a worker."""
+"""The signals that stop a worker."""
 
 
 @contextmanager
 def handling_signals(signals: Sequence[signal.Signals], on_signal: Callable[[], None]) -> Generator[None]:
-    """Call a function on the event loop for each of some signals, for a ``with`` block; then all is as before."""
+    """Call a function on the event loop for each of some signals during a ``with`` block, then restore the handlers."""
     loop = asyncio.get_running_loop()
 
-    def tell(*_: object) -> None:
+    def call_on_loop(*_: object) -> None:
         loop.call_soon_threadsafe(on_signal)
 
     before = {each: signal.getsignal(each) for each in signals}
@@ -24,10 +24,10 @@ def handling_signals(signals: Sequence[signal.Signals], on_signal: Callable[[], 
             try:
                 loop.add_signal_handler(each, on_signal)
             except NotImplementedError:  # Windows
-                signal.signal(each, tell)
+                signal.signal(each, call_on_loop)
         yield
     finally:
-        with holding_back(signals):  # in between, the signal's default would end the program
+        with holding_back(signals):  # without that, the signal's default would end the program
             for each, handler in before.items():
                 with suppress(NotImplementedError):
                     loop.remove_signal_handler(each)
@@ -36,7 +36,7 @@ def handling_signals(signals: Sequence[signal.Signals], on_signal: Callable[[], 
 
 @contextmanager
 def holding_back(signals: Iterable[signal.Signals]) -> Generator[None]:
-    """Let signals wait for a ``with`` block; a process that is started in it begins its life with them waiting too."""
+    """Block signals during a ``with`` block; a process that is started in it inherits the blocked signals."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

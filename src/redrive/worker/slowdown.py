@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Slowing down when everything fails, and recovering from it. Pure: no I/O, no clock, no randomness.
+"""Slows a worker down when everything fails. Pure: no I/O, no clock, no randomness.
 
-When a service is down, each message would fail, be redelivered, fail again, and end in the error queue, thousands of
-them for one cause. After some failures in a row a worker therefore pauses, and then tries one message at a time; each
-time that fails it pauses longer. The first success brings it back to full speed.
+When a service is down, each message would fail, be redelivered, fail again, and end in the error queue: thousands of
+messages for one cause. So after some failures in a row a worker pauses, and then tries one message at a time. Each
+failure makes the next pause longer. The first success brings the worker back to full speed.
 """
 
 from dataclasses import dataclass, replace
@@ -18,9 +18,9 @@ class SlowDown:
     """When and how much to slow down.
 
     Attributes:
-        after: how many failures in a row it takes.
-        first: seconds of the first pause; each one after it is twice as long, give or take 20 %.
-        longest: seconds that no pause exceeds, before that.
+        after: after how many failures in a row the worker slows down.
+        first: seconds of the first pause; each later pause is twice as long as the one before, give or take 20 %.
+        longest: the longest pause in seconds, before those 20 %.
     """
 
     after: int = 10
@@ -43,11 +43,11 @@ class SlowDown:
 
 @dataclass(frozen=True, slots=True)
 class SlowdownState:
-    """How fast a worker goes.
+    """How fast a worker currently is.
 
     Attributes:
         failures: how many failures there were in a row.
-        pauses: how many pauses came of it.
+        pauses: how many pauses followed them.
         pause: seconds to wait before the next message; 0 at full speed.
     """
 
@@ -73,11 +73,11 @@ def after_failure(pace: SlowdownState, policy: SlowDown | None, chance: float, *
     """Return the pace after a handler failed.
 
     Args:
-        pace: what it was.
+        pace: the pace before.
         policy: when to slow down; None: never.
         chance: a random number, 0 <= chance < 1.
-        is_probe: whether it was the one message that was tried. The others began before the worker slowed down, and
-            their failures say nothing new.
+        is_probe: whether it was the one message that a slow worker tries. The others began before the worker slowed
+            down, so their failures say nothing new.
     """
     failures = pace.failures + 1
     is_longer = is_probe if pace.is_slow else policy is not None and failures >= policy.after

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Faults of the infrastructure: retried by layer 1, told to whoever wants to know, and never a message's fault."""
+"""Errors of the store: retried by layer 1, reported to telemetry and ``on_error``, and never counted as failures."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -14,26 +14,26 @@ from redrive.worker.events import WorkerFault
 T = TypeVar("T")
 
 OnError: TypeAlias = Callable[[Exception, str], object]
-"""Gets the error, and what failed; may be async."""
+"""A function of the error and of what failed; it may be async."""
 
 RECONNECT = Exponential(min=0.8, max=30.0, max_attempts=4)
-"""One round: the first try and three retries. Between rounds the worker waits as long as its policy ever does."""
+"""One round: the first attempt and three retries. Between rounds the worker waits for the policy's longest delay."""
 
 _FOR_EVER = 1_000_000
 _SHORTEST_PAUSE_S = 0.1
-"""Between rounds, whatever the policy says: a store that is away is not asked without a pause."""
+"""Between rounds, whatever the policy says: a store that is down is never asked without a pause."""
 
 
 class Faults:
-    """How the worker for one queue deals with a store that does not answer.
+    """Retries and reports the errors of a store that does not answer, for one queue of a worker.
 
     Args:
-        queue: whose messages are concerned.
-        clock: what waiting goes by.
+        queue: the queue, for reports.
+        clock: the clock.
         chance: where random numbers come from.
         report: takes events.
         on_error: the program's own error handler.
-        reconnect: how often one round tries, and how long it waits in between.
+        reconnect: how many attempts one round has, and the delays between them.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Faults:
         }
 
     async def insist(self, doing: str, do: Callable[[], Awaitable[T]], is_over: Callable[[], bool] | None = None) -> T:
-        """Do something until the store answers, or until there is no point in it any more.
+        """Call a function until the store answers, or until ``is_over`` says that the result is of no use any more.
 
         Raises:
-            EngineUnavailable: the store did not answer while there was a point in it.
+            EngineUnavailable: the store did not answer in time.
         """
         while True:
             try:
@@ -79,11 +79,11 @@ class Faults:
             await pause(self._clock, max(_SHORTEST_PAUSE_S, self._reconnect.curve(_FOR_EVER)))
 
     def wait_after(self, failures: int) -> float:
-        """Return the seconds to wait after that many failures in a row, for whoever tries by itself."""
+        """Return the seconds to wait after that many failures in a row, for a caller with its own loop."""
         return max(_SHORTEST_PAUSE_S, self._reconnect.curve(failures))
 
     async def tell(self, doing: str, error: Exception) -> None:
-        """Report a fault, and hand it to the program's error handler; that one's own failure is only reported."""
+        """Report an error, and call the program's error handler; a failure of that handler is only reported."""
         self._tell(doing, error)
         if self._on_error is None:
             return
@@ -91,7 +91,7 @@ class Faults:
             answer = self._on_error(error, f"{doing} {self._queue}")
             if inspect.isawaitable(answer):
                 await answer
-        except (Exception, SystemExit) as failure:  # noqa: BLE001 - it is theirs, and the worker goes on
+        except (Exception, SystemExit) as failure:  # noqa: BLE001 - the program's error handler must not stop the worker
             self._tell("on_error", failure)
 
     def _tell(self, doing: str, error: BaseException) -> None:
@@ -99,12 +99,12 @@ class Faults:
 
 
 async def _call(do: Callable[[], Awaitable[T]]) -> T:
-    """Call a function. Decorated, it is retried at a fifth of the cost of a plain call through ``Retry``."""
+    """Call a function. As a decorated function it costs a fifth of what a call through ``Retry`` costs."""
     return await do()
 
 
 def check_reconnect(value: object) -> Backoff:
-    """Return a policy for a store that does not answer, if it is one that comes to an end and tells."""
+    """Return the policy if it has ``max_attempts``: a round must end, so that its error is reported."""
     if not isinstance(value, Backoff) or value.max_attempts is None:
         raise InvalidSetting(
             "reconnect", value, "must be a policy with max_attempts, such as Exponential(min=0.8, max_attempts=4)"

@@ -34,7 +34,7 @@ class Subscription:
         around: what the worker's subscriptions share.
 
     Attributes:
-        idle_since: since when no message has been in hand, if none is.
+        idle_since: since when no message has been held, on the monotonic clock.
     """
 
     def __init__(self, handler: Handler, queue: QueueInfo, around: Surroundings) -> None:
@@ -100,7 +100,7 @@ class Subscription:
         self._spawn(self._keeper.run())
 
     async def stop_receiving(self) -> None:
-        """Take no more messages, and give back those that wait."""
+        """Receive no more messages, and give back those that wait."""
         self._settler.is_stopping = True
         if self._fetching is not None:
             self._fetching.cancel()
@@ -109,22 +109,22 @@ class Subscription:
         await self._receiver.released()
 
     async def finished(self) -> None:
-        """Wait until no handler is running, but for those that hang."""
+        """Wait until no handler is running, except those that hang."""
         while tasks := [lease.task for lease in self._running if lease.task is not None]:
             await asyncio.wait(tasks)
 
     def cancel_handlers(self) -> None:
-        """Interrupt every handler; its message is given back when it has ended."""
+        """Cancel every handler; its message is given back when it has ended."""
         for lease in (*self._running, *self._hung):
             _cancel(lease)
 
     async def release(self) -> None:
-        """Give back everything at once, whatever its handler is doing."""
+        """Give all messages back at once, while their handlers run."""
         held = [lease for lease in self._running if lease.phase == "handling" and not lease.is_lost]
         await asyncio.gather(*(self._give_back(lease) for lease in held))
 
     async def close(self) -> None:
-        """End what runs in the background."""
+        """End the background tasks."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -147,20 +147,20 @@ class Subscription:
 
     @property
     def taken(self) -> int:
-        """How many messages have come so far."""
+        """How many messages have been received so far."""
         return self._receiver.taken
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message is in hand, and messages may be taken."""
+        """Whether no message is held, and messages may be received."""
         return self._idle.is_set()
 
     async def idle(self) -> None:
-        """Wait until no message is in hand, and messages may be taken."""
+        """Wait until no message is held, and messages may be received."""
         await self._idle.wait()
 
     async def look(self) -> bool:
-        """Say whether there is a message to handle; begin to, if there is."""
+        """Say whether there is a message to handle; if there is, begin to handle it."""
         return await self._receiver.look()
 
     def _note_idle(self) -> None:
@@ -171,7 +171,7 @@ class Subscription:
             self._idle.set()
             self.idle_since = self._clock.monotonic()
 
-    # --- taking messages
+    # --- receiving messages
 
     def _wanted(self) -> int:
         if self._pacer.is_slow:
@@ -180,8 +180,8 @@ class Subscription:
         return self._handler.concurrency + self._handler.prefetch - len(self._busy) - len(self._receiver)
 
     def _pump(self) -> None:
-        """Hand messages to the handler, as many as it takes at a time."""
-        limit = self._handler.concurrency  # a slow worker has no more than one message in hand
+        """Start the handler for waiting messages, up to its concurrency."""
+        limit = self._handler.concurrency  # a slow worker holds at most one message
         is_closed = (
             self._settler.is_stopping and not self._handler.receive_and_delete
         )  # what is deleted cannot be given back
@@ -210,7 +210,7 @@ class Subscription:
         self._receiver.wake()
         self._pump()
 
-    # --- handlers that go on without their message
+    # --- handlers that go on after their message is lost
 
     def _note_lost(self, lease: HeldMessage) -> None:
         self._reporter.lost(lease, self._keeper.stalled_s)
@@ -222,11 +222,11 @@ class Subscription:
 
     def _note_overdue(self, lease: HeldMessage, timeout: float) -> None:
         self._reporter.overdue(lease, timeout)
-        if lease.phase in ("settled", "joined"):  # there is no lock that it could lose
+        if lease.phase in ("settled", "joined"):  # it has no lock to lose
             self._spawn(self._give_up_on(lease))
 
     async def _give_up_on(self, lease: HeldMessage) -> None:
-        """Give a handler's place to the next message, unless it ends soon."""
+        """Give a handler's place to the next message, unless the handler ends soon."""
         await pause(self._clock, LATEST_END_S)
         if lease in self._running:
             self._running.discard(lease)
@@ -250,10 +250,10 @@ class Subscription:
                 await self._give_back(lease)
                 return
             await self._failed(lease, RuntimeError("the handler was cancelled from inside"))
-        except KeyboardInterrupt as interrupt:  # it ends the program, as everywhere on an event loop
+        except KeyboardInterrupt as interrupt:  # it ends the program, as always on an event loop
             await self._give_back(lease)
             self._around.on_fatal(interrupt)
-        except Exception as error:  # noqa: BLE001 - what becomes of it is for recoverability to say
+        except Exception as error:  # noqa: BLE001 - recoverability decides what becomes of the message
             await self._failed(lease, error)
         else:
             self._pacer.succeeded()

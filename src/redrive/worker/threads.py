@@ -2,7 +2,7 @@
 """Threads for blocking handlers: as many as run at a time, and none that keeps the program from ending.
 
 The standard library's pool waits for its threads when the interpreter exits, so one hung handler would keep a stopped
-worker from ending. These are daemon threads.
+worker alive. These are daemon threads.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _Job: TypeAlias = Callable[[], None]
 
 
 class Threads:
-    """Runs functions beside the event loop, in at most ``limit`` threads that are started when they are needed."""
+    """Runs functions in at most ``limit`` threads, which are started when they are needed."""
 
     def __init__(self, limit: int, name: str) -> None:
         self._limit = limit
@@ -38,9 +38,9 @@ class Threads:
             try:
                 result = context.run(fn)
             except BaseException as error:  # noqa: BLE001 - the caller gets it, whatever it is
-                _tell(loop, self._finish, done, None, error)
+                _call_on_loop(loop, self._finish, done, None, error)
             else:
-                _tell(loop, self._finish, done, result, None)
+                _call_on_loop(loop, self._finish, done, result, None)
 
         self._busy += 1
         if self._busy > self._started and self._started < self._limit:
@@ -70,6 +70,6 @@ class Threads:
             done.set_exception(error)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, *call: object) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+def _call_on_loop(loop: asyncio.AbstractEventLoop, *call: object) -> None:
+    with suppress(RuntimeError):  # the loop is closed: no caller waits
         loop.call_soon_threadsafe(*call)  # type: ignore[arg-type]  # the callback and its arguments

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The worker: handlers for queues, running until they are told to stop."""
+"""The worker: runs the handlers of queues until it is stopped."""
 
 import asyncio
 import random
@@ -31,12 +31,12 @@ class Worker:
     Args:
         name: what failure headers and telemetry call it.
         grace: seconds that running handlers have to end when the worker stops.
-        on_error: a function, plain or async, of an error and of what failed, for faults that no message is to blame
-            for: the store does not answer. ``redrive.retry`` retries them first, and the worker goes on trying.
-        reconnect: how those retries go: a policy of ``redrive.retry`` with ``max_attempts``. After each round of them
-            ``on_error`` is told, and the next comes after the policy's longest wait.
-        declare: whether it declares its queues when it starts, and their error queues, with the settings that each
-            handler states; a handler may say otherwise.
+        on_error: a function, plain or async, that is called with an error and with what failed when the store does not
+            answer. ``redrive.retry`` retries the call first, and the worker goes on trying. No message is blamed.
+        reconnect: the policy of those retries, from ``redrive.retry``, with ``max_attempts``. After each round of them
+            the worker calls ``on_error``, waits for the policy's longest delay, and begins the next round.
+        declare: whether the worker declares its queues and their error queues when it starts, with the settings that
+            each handler states. A handler's own ``declare`` overrides it.
         on_event: a function that gets every telemetry event, beside logging and OpenTelemetry.
         chance: where random numbers come from, 0 <= x < 1.
     """
@@ -108,15 +108,15 @@ class Worker:
         Args:
             broker: where the queues are; it is open, and stays so.
             until_idle: whether to return when nothing is ready in any of its queues and no handler holds a message; or
-                for how long that has to be so. What becomes ready later is not waited for, be it scheduled or
-                redelivered after a delay, and neither is what others have locked.
-            handle_signals: whether SIGTERM and SIGINT stop the worker, and a second one at once. Only the program's
-                main thread can ask for it.
+                for how long that must be so. The worker does not wait for messages that become ready later, because
+                they are scheduled or redelivered after a delay, nor for messages that other receivers have locked.
+            handle_signals: whether SIGTERM and SIGINT stop the worker; a second signal stops it at once. This works in
+                the program's main thread only.
 
         Raises:
             QueueNotFound: a queue that has a handler is not declared.
-            QueueConflict: a queue that the worker declares is there already, with another setting than stated.
-            InvalidSetting: a handler's settings and its queue's do not go together.
+            QueueConflict: a queue that the worker declares exists already, with a different setting.
+            InvalidSetting: a handler's settings do not fit its queue's.
         """
         _check_broker(broker)
         idle_s = _idle_seconds(until_idle)
@@ -152,12 +152,12 @@ class Worker:
         asyncio.run(open_and_run())
 
     def stop(self, *, now: bool = False) -> None:
-        """Stop: take no more messages, let running handlers end for at most ``grace`` seconds, give the rest back.
+        """Stop: receive no more messages, give running handlers ``grace`` seconds to end, and give the rest back.
 
-        It returns at once; ``run`` returns when it is done. It may be called from any thread.
+        It returns at once; ``run`` returns when the worker has stopped. It may be called from any thread.
 
         Args:
-            now: give everything back at once and wait for no handler.
+            now: give all messages back at once and do not wait for handlers.
         """
         if self._run is not None:
             self._run.stop(now=now)
@@ -202,6 +202,6 @@ def _check_broker(broker: object) -> None:
         return
     if isinstance(broker, BlockingBroker):
         raise UsageError("a worker has an event loop of its own; pass connect(url), not connect_blocking(url)")
-    url = repr(broker) if isinstance(broker, str) and "@" not in broker else "url"  # there may be a password in it
+    url = repr(broker) if isinstance(broker, str) and "@" not in broker else "url"  # it may contain a password
     what = url if isinstance(broker, str) else repr(broker)
     raise UsageError(f"{what} is no broker; pass connect({url})")
