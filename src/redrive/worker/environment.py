@@ -11,7 +11,7 @@ from redrive.worker.store_errors import OnError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class WorkerEnvironment:
     """What all subscriptions of a worker share.
 
     Attributes:

@@ -13,7 +13,7 @@ from redrive.broker import Engine
 from redrive.clock import Clock
 from redrive.errors import EngineUnavailable
 from redrive.worker.held_message import HeldMessage
-from redrive.worker.store_errors import Faults
+from redrive.worker.store_errors import StoreErrors
 
 
 class LockKeeper:
@@ -24,7 +24,7 @@ class LockKeeper:
         clock: the clock.
         lock_s: how long a lock lasts.
         max_renewal_s: for how long after a handler's start its lock is renewed.
-        faults: reports renewals that failed.
+        store_errors: reports renewals that failed.
         on_lost: called with a message whose lock has ended while it was handled.
 
     Attributes:
@@ -38,14 +38,14 @@ class LockKeeper:
         *,
         lock_s: float,
         max_renewal_s: float,
-        faults: Faults,
+        store_errors: StoreErrors,
         on_lost: Callable[[HeldMessage], None],
     ) -> None:
         self._engine = engine
         self._clock = clock
         self._lock_s = lock_s
         self._max_renewal_s = max_renewal_s
-        self._faults = faults
+        self._store_errors = store_errors
         self._on_lost = on_lost
         self.on_stale: Callable[[HeldMessage], None] = self.forget
         self._leases: set[HeldMessage] = set()
@@ -125,8 +125,8 @@ class LockKeeper:
             await self.renew(leases)
         except EngineUnavailable as error:
             self._failures += 1
-            self._not_before = self._clock.monotonic() + self._faults.wait_after(self._failures)
-            await self._faults.tell("renew", error)
+            self._not_before = self._clock.monotonic() + self._store_errors.wait_after(self._failures)
+            await self._store_errors.report("renew", error)
         else:
             self._failures = 0
             self._not_before = -inf

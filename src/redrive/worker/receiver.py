@@ -14,7 +14,7 @@ from redrive.errors import EngineUnavailable, LockLost
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.lock_keeper import LockKeeper
 from redrive.worker.reporter import Reporter
-from redrive.worker.store_errors import Faults
+from redrive.worker.store_errors import StoreErrors
 
 _MOST_AT_ONCE = 1_000
 _IDLE_S = 60.0
@@ -29,7 +29,7 @@ class Receiver:
         engine: the engine that locks them.
         clock: the clock.
         lock_s: how long a lock lasts.
-        faults: retries while the engine does not answer.
+        store_errors: retries while the engine does not answer.
         reporter: reports a message whose lock ended before it was handed out.
         keeper: keeps the locks.
         wanted: returns how many messages there is room for.
@@ -47,7 +47,7 @@ class Receiver:
         clock: Clock,
         *,
         lock_s: float,
-        faults: Faults,
+        store_errors: StoreErrors,
         reporter: Reporter,
         keeper: LockKeeper,
         wanted: Callable[[], int],
@@ -58,7 +58,7 @@ class Receiver:
         self._engine = engine
         self._clock = clock
         self._lock_s = lock_s
-        self._faults = faults
+        self._store_errors = store_errors
         self._reporter = reporter
         self._keeper = keeper
         keeper.on_stale = self.drop
@@ -127,7 +127,7 @@ class Receiver:
             return self._take(room) if self._delete else self._engine.lock_next(self._queue, room)
 
         async with self._asking:  # ``look`` also waits for what ``run`` is fetching
-            found = await self._faults.insist("receive", ask)
+            found = await self._store_errors.keep_trying("receive", ask)
         self.taken += len(found)
         leases = [HeldMessage(received, asked_at, self._lock_s) for received in found]
         # the worker may have slowed down meanwhile
@@ -173,4 +173,4 @@ class Receiver:
         except LockLost:
             pass
         except EngineUnavailable as error:
-            await self._faults.tell("release", error)
+            await self._store_errors.report("release", error)

@@ -4,7 +4,7 @@
 from redrive.broker import QueueSettings
 from redrive.clock import utc
 from redrive.errors import LockLost, RedriveError, UsageError
-from redrive.worker.environment import Surroundings
+from redrive.worker.environment import WorkerEnvironment
 from redrive.worker.exception import source_of, trace_of
 from redrive.worker.handler import Handler
 from redrive.worker.held_message import HeldMessage
@@ -22,7 +22,7 @@ from redrive.worker.recoverability import (
 from redrive.worker.reporter import Reporter
 from redrive.worker.settlement import buried, effects_of
 from redrive.worker.settler import Settler
-from redrive.worker.store_errors import Faults
+from redrive.worker.store_errors import StoreErrors
 
 
 class Redelivery:
@@ -31,9 +31,9 @@ class Redelivery:
     Args:
         handler: the handler, which decides.
         settings: its queue's.
-        around: what the worker's subscriptions share.
+        environment: what the worker's subscriptions share.
         settler: carries out what is decided.
-        faults: reports decisions that cannot be carried out.
+        store_errors: reports decisions that cannot be carried out.
         reporter: reports failures.
     """
 
@@ -41,17 +41,17 @@ class Redelivery:
         self,
         handler: Handler,
         settings: QueueSettings,
-        around: Surroundings,
+        environment: WorkerEnvironment,
         *,
         settler: Settler,
-        faults: Faults,
+        store_errors: StoreErrors,
         reporter: Reporter,
     ) -> None:
         self._handler = handler
         self._settings = settings
-        self._around = around
+        self._environment = environment
         self._settler = settler
-        self._faults = faults
+        self._store_errors = store_errors
         self._reporter = reporter
 
     async def failed(self, lease: HeldMessage, error: Exception) -> Decision | None:
@@ -84,12 +84,12 @@ class Redelivery:
             message=lease.received.message,
             delivery_count=lease.received.delivery_count,
             max_delivery_count=self._settings.max_delivery_count,
-            failed_at=utc(self._around.broker.clock.time()),
-            chance=self._around.chance(),
+            failed_at=utc(self._environment.broker.clock.time()),
+            chance=self._environment.chance(),
             source=source_of(error),
             stack_trace=trace_of(error),
-            host=self._around.host,
-            worker=self._around.worker,
+            host=self._environment.host,
+            worker=self._environment.worker,
         )
 
     async def _decide(self, failure: HandlerFailure) -> Decision:
@@ -97,7 +97,7 @@ class Redelivery:
             return _checked(self._handler.decide(failure))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the program's function; its error must not cost the message
             reported = error if isinstance(error, Exception) else RuntimeError(f"it raised {error!r}")
-            await self._faults.tell("recoverability", reported)
+            await self._store_errors.report("recoverability", reported)
             return decide(failure, Recoverability())
 
     async def _carry_out(self, decision: Decision, failure: HandlerFailure, lease: HeldMessage) -> Decision:
@@ -107,7 +107,7 @@ class Redelivery:
         except LockLost:
             raise
         except RedriveError as error:  # the error queue is gone, or the copy too large for it
-            await self._faults.tell("move", error)
+            await self._store_errors.report("move", error)
             reason = decision.reason if isinstance(decision, MoveToError) else type(error).__name__
             decision = MoveToError(reason, f"{self._handler.queue}: {error}")
             await self._settler.settle(lease, [buried(decision, failure, lease.lock)])

@@ -8,7 +8,7 @@ from typing import Any
 
 from redrive.broker import Broker, QueueInfo
 from redrive.clock import pause
-from redrive.worker.environment import Surroundings
+from redrive.worker.environment import WorkerEnvironment
 from redrive.worker.handler import Handler
 from redrive.worker.hung_handlers import LATEST_END_S
 from redrive.worker.subscription import Subscription
@@ -31,9 +31,9 @@ class WorkerRun:
         """Whether a stop was requested."""
         return self._stopping.is_set()
 
-    def add(self, handler: Handler, queue: QueueInfo, around: Surroundings) -> None:
+    def add(self, handler: Handler, queue: QueueInfo, environment: WorkerEnvironment) -> None:
         """Add a handler."""
-        self._subscriptions.append(Subscription(handler, queue, around))
+        self._subscriptions.append(Subscription(handler, queue, environment))
 
     def stop(self, *, now: bool) -> None:
         """Begin to stop."""

@@ -11,7 +11,7 @@ from redrive.worker.confirmation import confirmation_of
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.lock_keeper import LockKeeper
 from redrive.worker.reporter import Reporter
-from redrive.worker.store_errors import Faults
+from redrive.worker.store_errors import StoreErrors
 
 OwnSql: TypeAlias = Callable[[Any], object]
 """A handler's own part of a transaction: a function of the database's connection, as in ``broker.apply(inside=…)``."""
@@ -23,7 +23,7 @@ class Settler:
     Args:
         broker: where the queue is.
         keeper: renews locks.
-        faults: retries while the store does not answer.
+        store_errors: retries while the store does not answer.
         reporter: reports locks that were lost.
         is_deleting: whether messages are deleted when they are received, so that there is nothing to settle.
 
@@ -32,14 +32,14 @@ class Settler:
     """
 
     def __init__(
-        self, broker: Broker, keeper: LockKeeper, faults: Faults, reporter: Reporter, *, is_deleting: bool
+        self, broker: Broker, keeper: LockKeeper, store_errors: StoreErrors, reporter: Reporter, *, is_deleting: bool
     ) -> None:
         self.broker = broker
         self.is_deleting = is_deleting
         self.is_stopping = False
         self._clock = broker.clock
         self._keeper = keeper
-        self._faults = faults
+        self._store_errors = store_errors
         self._reporter = reporter
 
     async def settle(
@@ -67,7 +67,7 @@ class Settler:
         if not may_settle or lease.is_lost:
             raise lease.lost()
         lease.phase = "settling"
-        settling = self._faults.insist(
+        settling = self._store_errors.keep_trying(
             "settle",
             lambda: self._apply(lease, effects, is_handled=is_handled, inside=inside, within=within),
             lambda: self._clock.monotonic() >= lease.held_until,
@@ -126,7 +126,7 @@ class Settler:
         Only the store knows: the handler may have committed its transaction, rolled it back or left it open.
         """
         received = lease.received
-        found = await self._faults.insist(
+        found = await self._store_errors.keep_trying(
             "settle", lambda: self.broker.engine.peek(received.queue, 1, start=received.sequence)
         )
         is_there = any(each.sequence == received.sequence for each in found)
@@ -154,4 +154,4 @@ class Settler:
             await self.broker.engine.apply([Abandon(lease.lock)])
         except RedriveError as error:  # the lock will end by itself
             if not (may_be_done and isinstance(error, LockLost)):
-                await self._faults.tell("release", error)
+                await self._store_errors.report("release", error)

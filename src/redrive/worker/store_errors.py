@@ -24,7 +24,7 @@ _SHORTEST_PAUSE_S = 0.1
 """Between rounds, whatever the policy says: a store that is down is never asked without a pause."""
 
 
-class Faults:
+class StoreErrors:
     """Retries and reports the errors of a store that does not answer, for one queue of a worker.
 
     Args:
@@ -63,7 +63,9 @@ class Faults:
             for doing in ("receive", "settle")
         }
 
-    async def insist(self, doing: str, do: Callable[[], Awaitable[T]], is_over: Callable[[], bool] | None = None) -> T:
+    async def keep_trying(
+        self, doing: str, do: Callable[[], Awaitable[T]], is_over: Callable[[], bool] | None = None
+    ) -> T:
         """Call a function until the store answers, or until ``is_over`` says that the result is of no use any more.
 
         Raises:
@@ -73,7 +75,7 @@ class Faults:
             try:
                 return await self._calls[doing](do)  # type: ignore[no-any-return]  # what ``do`` returns
             except EngineUnavailable as error:
-                await self.tell(doing, error)
+                await self.report(doing, error)
                 if is_over is not None and is_over():
                     raise
             await pause(self._clock, max(_SHORTEST_PAUSE_S, self._reconnect.curve(_FOR_EVER)))
@@ -82,9 +84,9 @@ class Faults:
         """Return the seconds to wait after that many failures in a row, for a caller with its own loop."""
         return max(_SHORTEST_PAUSE_S, self._reconnect.curve(failures))
 
-    async def tell(self, doing: str, error: Exception) -> None:
+    async def report(self, doing: str, error: Exception) -> None:
         """Report an error, and call the program's error handler; a failure of that handler is only reported."""
-        self._tell(doing, error)
+        self._send_event(doing, error)
         if self._on_error is None:
             return
         try:
@@ -92,9 +94,9 @@ class Faults:
             if inspect.isawaitable(answer):
                 await answer
         except (Exception, SystemExit) as failure:  # noqa: BLE001 - the program's error handler must not stop the worker
-            self._tell("on_error", failure)
+            self._send_event("on_error", failure)
 
-    def _tell(self, doing: str, error: BaseException) -> None:
+    def _send_event(self, doing: str, error: BaseException) -> None:
         self._report(WorkerFault.of(self._queue, doing, error))
 
 

@@ -12,7 +12,7 @@ from redrive.clock import pause
 from redrive.errors import UsageError
 from redrive.worker.call import Caller
 from redrive.worker.context import BlockingContext, Context
-from redrive.worker.environment import Surroundings
+from redrive.worker.environment import WorkerEnvironment
 from redrive.worker.handler import Handler
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.hung_handlers import LATEST_END_S, HungHandlers
@@ -22,7 +22,7 @@ from redrive.worker.receiver import Receiver
 from redrive.worker.redelivery import Redelivery, counts_against_all
 from redrive.worker.reporter import Reporter
 from redrive.worker.settler import Settler
-from redrive.worker.store_errors import Faults
+from redrive.worker.store_errors import StoreErrors
 
 
 class Subscription:
@@ -31,16 +31,16 @@ class Subscription:
     Args:
         handler: the handler.
         queue: its queue.
-        around: what the worker's subscriptions share.
+        environment: what the worker's subscriptions share.
 
     Attributes:
         idle_since: since when no message has been held, on the monotonic clock.
     """
 
-    def __init__(self, handler: Handler, queue: QueueInfo, around: Surroundings) -> None:
+    def __init__(self, handler: Handler, queue: QueueInfo, environment: WorkerEnvironment) -> None:
         self._handler = handler
-        self._around = around
-        self._clock = around.broker.clock
+        self._environment = environment
+        self._clock = environment.broker.clock
         self._running: set[HeldMessage] = set()
         self._busy: set[HeldMessage] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -48,42 +48,47 @@ class Subscription:
         self._idle = asyncio.Event()
         self._idle.set()
         self.idle_since = self._clock.monotonic()
-        self._faults = Faults(
+        self._store_errors = StoreErrors(
             handler.queue,
             clock=self._clock,
-            chance=around.chance,
-            report=around.report,
-            on_error=around.on_error,
-            reconnect=around.reconnect,
+            chance=environment.chance,
+            report=environment.report,
+            on_error=environment.on_error,
+            reconnect=environment.reconnect,
         )
         lock_s = queue.settings.lock_duration
-        self._reporter = Reporter(handler.queue, self._clock, around.report)
-        self._hung = HungHandlers(handler, self._clock, around.report, around.on_fatal)
+        self._reporter = Reporter(handler.queue, self._clock, environment.report)
+        self._hung = HungHandlers(handler, self._clock, environment.report, environment.on_fatal)
         self._keeper = LockKeeper(
-            around.broker.engine,
+            environment.broker.engine,
             self._clock,
             lock_s=lock_s,
             max_renewal_s=handler.max_lock_renewal,
-            faults=self._faults,
+            store_errors=self._store_errors,
             on_lost=self._note_lost,
         )
         self._receiver = self._new_receiver(lock_s)
-        self._pacer = Pacer(handler, self._clock, lock_s, around.chance, around.report)
-        self._caller = Caller(handler, self._clock, around.chance, self._note_overdue)
+        self._pacer = Pacer(handler, self._clock, lock_s, environment.chance, environment.report)
+        self._caller = Caller(handler, self._clock, environment.chance, self._note_overdue)
         self._settler = Settler(
-            around.broker, self._keeper, self._faults, self._reporter, is_deleting=handler.receive_and_delete
+            environment.broker, self._keeper, self._store_errors, self._reporter, is_deleting=handler.receive_and_delete
         )
         self._redelivery = Redelivery(
-            handler, queue.settings, around, settler=self._settler, faults=self._faults, reporter=self._reporter
+            handler,
+            queue.settings,
+            environment,
+            settler=self._settler,
+            store_errors=self._store_errors,
+            reporter=self._reporter,
         )
 
     def _new_receiver(self, lock_s: float) -> Receiver:
         return Receiver(
             self._handler.queue,
-            self._around.broker.engine,
+            self._environment.broker.engine,
             self._clock,
             lock_s=inf if self._handler.receive_and_delete else lock_s,
-            faults=self._faults,
+            store_errors=self._store_errors,
             reporter=self._reporter,
             keeper=self._keeper,
             wanted=self._wanted,
@@ -141,7 +146,7 @@ class Subscription:
 
     def _check(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._around.on_fatal(error)
+            self._environment.on_fatal(error)
 
     # --- being idle
 
@@ -252,7 +257,7 @@ class Subscription:
             await self._failed(lease, RuntimeError("the handler was cancelled from inside"))
         except KeyboardInterrupt as interrupt:  # it ends the program, as always on an event loop
             await self._give_back(lease)
-            self._around.on_fatal(interrupt)
+            self._environment.on_fatal(interrupt)
         except Exception as error:  # noqa: BLE001 - recoverability decides what becomes of the message
             await self._failed(lease, error)
         else:

@@ -14,7 +14,7 @@ from redrive.broker.rules import DEAD_LETTER_SUFFIX, check_queue_name
 from redrive.errors import InvalidSetting, UnknownSetting, UsageError
 from redrive.retry import Backoff
 from redrive.telemetry import Event, report
-from redrive.worker.environment import Surroundings
+from redrive.worker.environment import WorkerEnvironment
 from redrive.worker.handler import Handler, checked_handler, name_of
 from redrive.worker.queue_setup import checked_queue, declare_queues
 from redrive.worker.run import WorkerRun
@@ -130,7 +130,7 @@ class Worker:
             await declare_queues(broker, handlers, self._declare)
             for handler in handlers:
                 queue = await checked_queue(broker, handler, self._report)
-                run.add(handler, queue, self._surroundings(broker, run))
+                run.add(handler, queue, self._environment(broker, run))
             with handling_signals(STOP_SIGNALS if handle_signals else (), self._on_signal):
                 await run.until_stopped(idle_s)
         finally:
@@ -166,8 +166,8 @@ class Worker:
         if self._run is not None:
             self._run.stop(now=self._run.is_stopping)
 
-    def _surroundings(self, broker: Broker, run: WorkerRun) -> Surroundings:
-        return Surroundings(
+    def _environment(self, broker: Broker, run: WorkerRun) -> WorkerEnvironment:
+        return WorkerEnvironment(
             broker=broker,
             worker=self.name,
             host=socket.gethostname(),
