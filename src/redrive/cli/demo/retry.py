@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""``redrive demo``: what three of the layers do, in the terminal. This file shows the first: retry a call."""
+"""``redrive demo``, layer 1: a connection that breaks, a service that is down."""
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from rich.panel import Panel
 from rich.text import Text
 
-from redrive.cli.demo_queue import show_redelivery
-from redrive.cli.demo_recovery import show_recovery
 from redrive.clock import system_clock
 from redrive.errors import CircuitOpen
 from redrive.retry import (
@@ -42,24 +40,13 @@ class _Service:
         return outcome
 
 
-def run_demo(console: "Console", *, fast: bool) -> None:
-    """Show a call that is retried, a message that is redelivered, and a thousand failures that are recovered."""
-    console.print(Panel("Redrive: five layers of retry. Three of them at work:", expand=False, border_style="cyan"))
-    if fast:
-        with system_clock.skip_sleeps():
-            _show_retries(console)
-    else:
-        _show_retries(console)
-    show_redelivery(console)
-    show_recovery(console)
-    console.print("\nNext: [bold]docs/tutorial/[/], or [bold]redrive --help[/].")
-
-
-def _show_retries(console: "Console") -> None:
-    narrate = _Narrator(console)
+def show_retries(console: "Console", *, fast: bool) -> None:
+    """Show calls that are made again, without the waits in between if that is to be fast."""
     console.print("\n[bold cyan]Layer 1: retry the call[/]")
-    _glitch(console, narrate)
-    _outage(console, narrate)
+    narrate = _Narrator(console)
+    with system_clock.skip_sleeps() if fast else nullcontext():
+        _glitch(console, narrate)
+        _outage(console, narrate)
 
 
 def _glitch(console: "Console", narrate: "_Narrator") -> None:
