@@ -48,14 +48,7 @@ class Subscription:
         self._idle = asyncio.Event()
         self._idle.set()
         self.idle_since = self._clock.monotonic()
-        self._store_errors = StoreErrors(
-            handler.queue,
-            clock=self._clock,
-            chance=environment.chance,
-            report=environment.report,
-            on_error=environment.on_error,
-            reconnect=environment.reconnect,
-        )
+        self._store_errors = self._new_store_errors()
         lock_s = queue.settings.lock_duration
         self._reporter = Reporter(handler.queue, self._clock, environment.report)
         self._hung = HungHandlers(handler, self._clock, environment.report, environment.on_fatal)
@@ -80,6 +73,16 @@ class Subscription:
             settler=self._settler,
             store_errors=self._store_errors,
             reporter=self._reporter,
+        )
+
+    def _new_store_errors(self) -> StoreErrors:
+        return StoreErrors(
+            self._handler.queue,
+            clock=self._clock,
+            chance=self._environment.chance,
+            report=self._environment.report,
+            on_error=self._environment.on_error,
+            reconnect=self._environment.reconnect,
         )
 
     def _new_receiver(self, lock_s: float) -> Receiver:
