@@ -29,6 +29,7 @@ STATUSES = {
     "invalid-filter": ErrorStatus(2, 400),
     "invalid-setting": ErrorStatus(2, 400),
     "missing-extra": ErrorStatus(1, 501),
+    "not-supported": ErrorStatus(1, 501),
     "note-not-found": ErrorStatus(3, 404),
     "operation-conflict": ErrorStatus(6, 409),
     "operation-not-found": ErrorStatus(3, 404),

@@ -8,6 +8,7 @@ RedriveError            - the base of them all
     InvalidFilter       - a filter that cannot be understood
     InvalidSetting      - an argument outside what it may be
     MissingExtra        - an optional dependency is not installed
+    NotSupported        - something that this engine cannot do
     NoteNotFound        - no note has this number
     OperationConflict   - another operation, or its state, stands in the way
     OperationNotFound   - no operation has this number
@@ -62,6 +63,7 @@ __all__ = [
     "MessageNotFound",
     "MessageTooLarge",
     "MissingExtra",
+    "NotSupported",
     "NoteNotFound",
     "OperationConflict",
     "OperationNotFound",
@@ -297,6 +299,23 @@ class QueueConflict(UsageError, code="queue-conflict"):
     def __str__(self) -> str:
         told = ", ".join(f"{name} is {now!r}, not {asked!r}" for name, (now, asked) in self.differences.items())
         return f"queue {self.queue!r} is there with other settings: {told}; change it with await broker.update(...)"
+
+
+class NotSupported(UsageError, code="not-supported"):
+    """An engine cannot do something that others can; it was not tried.
+
+    Attributes:
+        engine: what people call the engine.
+        feature: what it cannot do.
+    """
+
+    def __init__(self, engine: str, feature: str) -> None:
+        super().__init__(engine, feature)
+        self.engine = engine
+        self.feature = feature
+
+    def __str__(self) -> str:
+        return f"{self.engine} does not support {self.feature}; docs/reference/engines.md says which engine does"
 
 
 class SchemaMismatch(UsageError, code="schema-mismatch"):

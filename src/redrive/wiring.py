@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, urlencode
 
 from redrive import connection_url
 from redrive.broker import BlockingBroker, Broker, Engine
-from redrive.broker.port import Database
+from redrive.broker.port import Database, find_ability
 from redrive.clock import Clock, system_clock
 from redrive.errors import MissingExtra
 from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
@@ -104,12 +104,12 @@ def open_recovery(
 
     inner = broker.inner if isinstance(broker, BlockingBroker) else broker
     engine = inner.engine if store is None else _engine(store, inner.clock, "store")
-    if not isinstance(engine, Database):
+    if (database := find_ability(engine, Database)) is None:
         problem = "must be given: this broker's engine is no database; "
         raise connection_url.wrong("store", store, problem + connection_url.FORMS)
     recovery = Recovery(
         inner,
-        SqlLedger(engine, is_shared=store is None),
+        SqlLedger(database, is_shared=store is None),
         sources=sources,
         classifiers=classifiers,
         events_queue=events_queue,

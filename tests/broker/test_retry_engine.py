@@ -46,9 +46,13 @@ class Flaky(SqliteEngine):
         self.fail("open")
         await super().open()
 
-    async def apply(self, effects, inside=None):
+    async def apply(self, effects):
         self.fail("apply")
-        return await super().apply(effects, inside)
+        return await super().apply(effects)
+
+    async def apply_inside(self, effects, inside):
+        self.fail("apply")
+        return await super().apply_inside(effects, inside)
 
     async def lock_next(self, queue, limit, **how):
         self.fail("lock_next")

@@ -152,9 +152,9 @@ class KeepsLocks(Sound):
 class PassesOver(Sound):
     """Delivers a session's messages in another order."""
 
-    async def lock_next(self, queue, limit, *, session=None, delete=False):
-        found = await self._engine.lock_next(queue, limit, session=session, delete=delete)
-        if session is not None and len(found) > 1:
+    async def lock_in_session(self, session, limit, *, delete=False):
+        found = await self._engine.lock_in_session(session, limit, delete=delete)
+        if len(found) > 1:
             await self.run_sql(
                 "UPDATE messages SET state = 0, due = NULL, token = NULL, delivery_count = delivery_count - 1",
                 found[0].sequence,

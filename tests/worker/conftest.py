@@ -36,9 +36,9 @@ class FlakyEngine(SqliteEngine):
         finally:
             self.at_work -= 1
 
-    async def apply(self, effects, inside=None):
+    async def apply(self, effects):
         self._meet("apply")
-        return await self._counted(super().apply(effects, inside))
+        return await self._counted(super().apply(effects))
 
     async def lock_next(self, queue, limit, **how):
         self._meet("lock_next")

@@ -28,8 +28,22 @@ from redrive.broker.delivery import Delivery, named, random_id
 from redrive.broker.effects import Cancel, Effect, EffectResult, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, Payload, Received
-from redrive.broker.port import Capabilities, Engine, QueueInfo
-from redrive.broker.retry_engine import RetryingEngine
+from redrive.broker.port import (
+    Browsing,
+    Capabilities,
+    Database,
+    Deferral,
+    Engine,
+    Maintenance,
+    OpenTransactions,
+    QueueInfo,
+    Sessions,
+    ability,
+    check_effects,
+    check_settings_supported,
+    find_ability,
+)
+from redrive.broker.retry_engine import retrying
 from redrive.broker.rules import check_queue_name
 from redrive.broker.session import Session
 from redrive.broker.settings import QueueOptions, QueueSettings, check_max_messages
@@ -60,7 +74,8 @@ class Broker:
         upkeep_every: float = 5.0,
         retry: Policy | None = None,
     ) -> None:
-        self._port: Engine = engine if retry is None else RetryingEngine(engine, retry, clock)
+        self._inner = engine
+        self._port: Engine = engine if retry is None else retrying(engine, retry, clock)
         self._opened_by: int | None = None
         self._is_closed = False
         self._clock = clock
@@ -90,7 +105,8 @@ class Broker:
             raise UsageError("this broker is open already; share it between tasks")
         await self._port.open()
         self._opened_by, self._is_closed = os.getpid(), False
-        self._upkeep = asyncio.create_task(self._keep_up(), name="redrive-upkeep")
+        if (engine := find_ability(self._port, Maintenance)) is not None:
+            self._upkeep = asyncio.create_task(self._keep_up(engine), name="redrive-upkeep")
 
     async def close(self) -> None:
         """Finish what was accepted, and disconnect; in a process that was forked since, do nothing."""
@@ -112,8 +128,8 @@ class Broker:
     @property
     def engine(self) -> Engine:
         """Where the queues are, for whoever builds on the port itself, and retries itself."""
-        port = self._engine
-        return port.inner if isinstance(port, RetryingEngine) else port
+        self._check_usable()
+        return self._inner
 
     @property
     def clock(self) -> Clock:
@@ -131,6 +147,7 @@ class Broker:
         """
         check_settings(settings)
         wanted = QueueSettings(**settings)  # type: ignore[arg-type]  # it turns timedelta into seconds
+        check_settings_supported(self._engine, wanted)
         if await self._engine.declare(check_queue_name(queue), wanted):
             return
         if not settings:  # to compare nothing, its messages need not be counted
@@ -144,7 +161,9 @@ class Broker:
         """Change some settings of a queue. Messages that are already there keep the expiry they were given."""
         check_settings(settings)
         current = (await self.inspect(queue)).settings
-        await self._engine.update(queue, replace(current, **settings))  # type: ignore[arg-type]  # as in declare
+        wanted = replace(current, **settings)  # type: ignore[arg-type]  # as in declare
+        check_settings_supported(self._engine, wanted)
+        await self._engine.update(queue, wanted)
 
     async def delete(self, queue: str) -> None:
         """Delete a queue, its dead-letter queue and all their messages."""
@@ -198,13 +217,15 @@ class Broker:
         listed = [named(effect, self._new_id) for effect in effects]
         if inside is not None and not callable(inside):
             raise UsageError(f"inside= must be a function of the database's connection, not {type(inside).__name__}")
-        if inside is None and within is None:
-            return await self._engine.apply(listed)
-        if within is None:
-            return await self._engine.apply(listed, inside)  # type: ignore[call-arg]  # engines that are a database
-        if not self.capabilities.joins_open_transaction:
-            raise UsageError("this engine cannot join a transaction that is open; on SQLite give your part as inside=")
-        return await self._engine.apply(listed, inside, within=within)  # type: ignore[call-arg]  # as above
+        engine = self._engine
+        check_effects(engine, listed)
+        if inside is not None and within is not None:
+            raise UsageError("give inside= or within=, not both: a transaction is yours or the broker's")
+        if inside is not None:
+            return await ability(engine, Database).apply_inside(listed, inside)
+        if within is not None:
+            return await ability(engine, OpenTransactions).apply_within(listed, within)
+        return await engine.apply(listed)
 
     # --- receiving
 
@@ -231,15 +252,17 @@ class Broker:
             MessageNotFound: one of them is not there, or is not deferred.
         """
         engine, wanted = self._engine, check_sequences(sequences)
-        return [Delivery(received, engine) for received in await engine.lock_deferred(check_queue(queue), wanted)]
+        found = await ability(engine, Deferral).lock_deferred(check_queue(queue), wanted)
+        return [Delivery(received, engine) for received in found]
 
     async def accept_session(
         self, queue: str, session_id: str | None = None, *, wait: duration.Duration = 0.0
     ) -> Session | None:
         """Lock a session, or any that has messages; None if there is none to be had within ``wait``."""
-        wanted = check_session_id(session_id)
-        lock = await self._waited(check_queue(queue), wait, lambda: self._engine.lock_session(queue, wanted))
-        return None if lock is None else Session(lock, self._engine, self._clock)
+        engine, wanted = self._engine, check_session_id(session_id)
+        sessions = ability(engine, Sessions)
+        lock = await self._waited(check_queue(queue), wait, lambda: sessions.lock_session(queue, wanted))
+        return None if lock is None else Session(lock, engine, self._clock)
 
     async def peek(
         self,
@@ -251,7 +274,7 @@ class Broker:
     ) -> list[Received]:
         """Look at messages without receiving them, in order of their numbers, whatever they are doing."""
         limit, first, chosen = check_max_messages(max_messages), check_sequence("start", start), check_states(states)
-        return await self._engine.peek(check_queue(queue), limit, start=first, states=chosen)
+        return await ability(self._engine, Browsing).peek(check_queue(queue), limit, start=first, states=chosen)
 
     # --- in bulk
 
@@ -277,14 +300,18 @@ class Broker:
 
     @property
     def _engine(self) -> Engine:
-        """The engine, if it may be used: not after the end, and not in a process that was forked since."""
+        """The engine, if it may be used, with its retries."""
+        self._check_usable()
+        return self._port
+
+    def _check_usable(self) -> None:
+        """See that it may be used: not after the end, and not in a process that was forked since."""
         if self._opened_by is not None:
             self._check_process()
         elif self._is_closed:
             raise UsageError(
                 "this broker is closed; open it again: async with connect(...) as broker, or broker.open()"
             )
-        return self._port
 
     def _check_process(self) -> None:
         if self._opened_by != (here := os.getpid()):
@@ -310,10 +337,10 @@ class Broker:
             return utc(self._clock.time() + duration.seconds("at", at, zero=True))
         return instant.in_utc("at", at)
 
-    async def _keep_up(self) -> None:
+    async def _keep_up(self, engine: Maintenance) -> None:
         while True:
             try:
-                done = await self._engine.upkeep()
+                done = await engine.upkeep()
             except RedriveError as error:
                 _logger.warning("upkeep failed and will be tried again: %s", error)
             else:

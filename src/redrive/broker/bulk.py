@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Bulk work on a queue: removing what is in it, and sending its dead letters again."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ from typing import Self
 from redrive.broker.effects import Abandon, Complete, Effect, Send
 from redrive.broker.lifecycle import LOCKED_STATES
 from redrive.broker.message import Lock, Received
-from redrive.broker.port import Engine
+from redrive.broker.port import Browsing, Engine, Sessions, ability, find_ability
 from redrive.broker.rules import dead_letter_queue
 from redrive.errors import InvalidSetting, LockLost, MessageError, SessionRequired
 
@@ -67,20 +67,25 @@ class Resubmitted(int):
 
 async def purge(engine: Engine, queue: str, on_progress: Callable[[int], object] | None) -> int:
     """Remove every message that can be received now; return how many there were."""
-    has_sessions = (await engine.inspect(queue))[0].settings.requires_session
-    session = await engine.lock_session(queue, None) if has_sessions else None
     purged = 0
-    while session is not None or not has_sessions:
-        taken = await engine.lock_next(queue, _PAGE, session=session, delete=True)
-        purged += len(taken)
-        if taken and on_progress is not None:
+    async for taken in _taken(engine, queue):
+        purged += taken
+        if on_progress is not None:
             on_progress(purged)
-        if not taken and session is None:
-            break
-        if not taken and session is not None:
-            await engine.release_session(session)
-            session = await engine.lock_session(queue, None)
     return purged
+
+
+async def _taken(engine: Engine, queue: str) -> AsyncIterator[int]:
+    """Take messages out, page by page, session by session if the queue has sessions; yield how many there were."""
+    if not (await engine.inspect(queue))[0].settings.requires_session:
+        while page := await engine.lock_next(queue, _PAGE, delete=True):
+            yield len(page)
+        return
+    sessions = ability(engine, Sessions)
+    while (session := await sessions.lock_session(queue, None)) is not None:
+        while page := await sessions.lock_in_session(session, _PAGE, delete=True):
+            yield len(page)
+        await sessions.release_session(session)
 
 
 async def resubmit(
@@ -102,7 +107,9 @@ async def resubmit(
     finally:
         await work.let_go()
     locked = (await engine.inspect(dead))[0].locked
-    locks = await engine.peek(dead, _PAGE, states=LOCKED_STATES) if locked else []
+    locks: list[Received] = []
+    if locked and (browsing := find_ability(engine, Browsing)) is not None:
+        locks = await browsing.peek(dead, _PAGE, states=LOCKED_STATES)
     return Resubmitted.of(work.sent, work.stayed.values(), locks, locked)
 
 

@@ -11,7 +11,7 @@ from redrive.broker.arguments import check_effect
 from redrive.broker.effects import Abandon, Complete, DeadLetter, Defer, Effect, EffectResult, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
-from redrive.broker.port import Engine
+from redrive.broker.port import Engine, check_effects
 from redrive.errors import LockLost
 
 
@@ -105,7 +105,9 @@ class Delivery:
 
     async def complete(self, *also: Effect) -> list[EffectResult]:
         """Remove it: it is done. What is to be done with it, such as sends, happens in the same transaction."""
-        return (await self._engine.apply([Complete(self.lock), *map(named, also)]))[1:]
+        others = [named(effect) for effect in also]
+        check_effects(self._engine, others)
+        return (await self._engine.apply([Complete(self.lock), *others]))[1:]
 
     async def abandon(self, delay: duration.Duration = 0.0, *, headers: Headers | None = None) -> None:
         """Give it back, to be delivered again: at once, or after a delay. Id, order and delivery count stay."""
@@ -114,7 +116,9 @@ class Delivery:
 
     async def defer(self, *, headers: Headers | None = None) -> None:
         """Set it aside: it is only received again by its sequence number."""
-        await self._engine.apply([Defer(self.lock, headers)])
+        effect = Defer(self.lock, headers)
+        check_effects(self._engine, [effect])
+        await self._engine.apply([effect])
 
     async def dead_letter(self, reason: str, description: str = "", *, headers: Headers | None = None) -> None:
         """Move it to the dead-letter queue."""

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The engine port: what the broker asks of a store, in the words of the domain.
+"""The port for engines: what the broker asks of a store, in the words of the domain.
+
+Every engine has the verbs of ``Engine``. What only some can do is a protocol of its own: an engine has it by having its
+verbs, and is asked with ``ability``, before any work is done. ``Capabilities`` says what no verb can say.
 
 Each verb is one transaction. Expected conflicts are named errors from ``redrive.errors``; a driver's exceptions never
 get out. Time is the engine's own business: locks, due times and expiry are decided by its clock alone.
@@ -7,15 +10,16 @@ get out. Time is the engine's own business: locks, due times and expiry are deci
 Pure: no I/O, no clock, no randomness; those who implement it have them.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, cast
 
-from redrive.broker.effects import Effect, EffectResult, SessionLock
+from redrive.broker.effects import Cancel, Defer, Effect, EffectResult, SessionLock, SetSessionState
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Lock, Received
 from redrive.broker.settings import QueueSettings
+from redrive.errors import NotSupported
 
 T = TypeVar("T")
 
@@ -53,22 +57,18 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What an engine can do beyond the port's promises.
+    """What an engine can do that is no verb of its own.
 
     Attributes:
         is_transactional: whether ``apply`` is all or nothing; otherwise it sends first and settles last.
-        has_sessions: whether it knows sessions.
         has_duplicate_detection: whether it recognises a message id it has seen.
-        joins_user_transaction: whether a send can be part of the user's own database transaction.
-        joins_open_transaction: whether that can be one that the user has opened on a connection of his own.
+        cancels_schedules: whether a scheduled message can be removed before its time.
         counts_exactly: whether ``inspect`` knows how many messages there are, so that an empty queue can be told.
     """
 
     is_transactional: bool = True
-    has_sessions: bool = True
     has_duplicate_detection: bool = True
-    joins_user_transaction: bool = True
-    joins_open_transaction: bool = False
+    cancels_schedules: bool = True
     counts_exactly: bool = True
 
 
@@ -92,11 +92,16 @@ class Upkeep:
 
 
 class Engine(Protocol):
-    """A store of queues and messages."""
+    """A store of queues and messages: what every engine can do."""
+
+    @property
+    def name(self) -> str:
+        """What people call it, for errors: ``SQLite``."""
+        ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do beyond the promises below."""
+        """What it can do that is no verb of its own."""
         ...
 
     async def open(self) -> None:
@@ -112,7 +117,10 @@ class Engine(Protocol):
         ...
 
     async def update(self, name: str, settings: QueueSettings) -> None:
-        """Change a queue's settings. Messages already sent keep the expiry they were given."""
+        """Change a queue's settings. Messages already sent keep the expiry they were given.
+
+        A setting that cannot be changed is ``InvalidSetting``, and nothing is changed.
+        """
         ...
 
     async def delete(self, name: str) -> None:
@@ -128,13 +136,7 @@ class Engine(Protocol):
         ...
 
     async def lock_next(
-        self,
-        queue: str,
-        limit: int,
-        *,
-        session: SessionLock | None = None,
-        delete: bool = False,
-        max_bytes: int | None = None,
+        self, queue: str, limit: int, *, delete: bool = False, max_bytes: int | None = None
     ) -> list[Received]:
         """Lock the next messages that are ready, oldest first, at most ``limit``; or take them out for good.
 
@@ -142,22 +144,24 @@ class Engine(Protocol):
         """
         ...
 
-    async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
-        """Lock deferred messages by their sequence numbers: all of them or, with ``MessageNotFound``, none."""
-        ...
-
     async def renew(self, locks: Sequence[Lock]) -> list[datetime | None]:
         """Lengthen locks by their queue's lock duration; None for each that was lost already."""
         ...
 
-    async def peek(
-        self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
-    ) -> list[Received]:
-        """Look at messages in order of their sequence numbers, from ``start`` on, without touching them."""
+    async def wait(self, queue: str, seconds: float) -> None:
+        """Return when something may be ready in a queue, or after that many seconds. A hint, no promise."""
         ...
+
+
+class Sessions(Protocol):
+    """Ordered groups of messages that one consumer has at a time; with it come ``SetSessionState`` and its setting."""
 
     async def lock_session(self, queue: str, session_id: str | None) -> SessionLock | None:
         """Lock a session, or any that has messages ready; None if there is none to be had."""
+        ...
+
+    async def lock_in_session(self, session: SessionLock, limit: int, *, delete: bool = False) -> list[Received]:
+        """Lock the next messages of a session, in order, as ``lock_next`` does for a queue."""
         ...
 
     async def renew_session(self, session: SessionLock) -> SessionLock:
@@ -168,18 +172,35 @@ class Engine(Protocol):
         """Give a session back, and every message that was locked through it."""
         ...
 
+
+class Deferral(Protocol):
+    """Messages that are set aside with ``Defer``, and received by their sequence numbers."""
+
+    async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
+        """Lock deferred messages by their sequence numbers: all of them or, with ``MessageNotFound``, none."""
+        ...
+
+
+class Browsing(Protocol):
+    """Messages that can be looked at without being received."""
+
+    async def peek(
+        self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
+    ) -> list[Received]:
+        """Look at messages in order of their sequence numbers, from ``start`` on, without touching them."""
+        ...
+
+
+class Maintenance(Protocol):
+    """A store that has to be kept in order from outside."""
+
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
-        """Do a bounded amount of what nobody has asked for yet: expiry, over-delivered messages, idle queues."""
-        ...
-
-    async def wait(self, queue: str, seconds: float) -> None:
-        """Return when something may be ready in a queue, or after that many seconds. A hint, no promise."""
+        """Do a bounded amount of what no caller has asked for yet: expiry, over-delivered messages, idle queues."""
         ...
 
 
-@runtime_checkable
 class Database(Protocol):
-    """An engine that is a database: it runs scripts of SQL statements beside its queues.
+    """A SQL database that also holds tables of others: of recovery's ledger, and of the user.
 
     A script is a generator that yields statements, is sent their rows, and returns its result. Their language is that
     of ``redrive.engines.sql.script``.
@@ -200,3 +221,74 @@ class Database(Protocol):
     async def look(self, script: Callable[[], Generator[Any, Any, T]]) -> T:
         """Run a script that only reads, all of it as it was at one moment."""
         ...
+
+    async def apply_inside(self, effects: Sequence[Effect], inside: Callable[[Any], Any]) -> list[EffectResult]:
+        """Do all of it or nothing, and the user's own part first, which is given the transaction's connection."""
+        ...
+
+
+class OpenTransactions(Protocol):
+    """A database whose effects can become part of a transaction that the user has opened."""
+
+    async def apply_within(self, effects: Sequence[Effect], connection: object) -> list[EffectResult]:
+        """Make sends and completions part of the transaction that is open on a connection of the user's."""
+        ...
+
+
+_FEATURES: Final[dict[type, str]] = {
+    Sessions: "sessions",
+    Deferral: "deferred messages",
+    Browsing: "looking at messages without receiving them (peek)",
+    Maintenance: "upkeep",
+    Database: "SQL of your own in its transaction (inside=)",
+    OpenTransactions: "joining a transaction that you have opened (within=; a database also takes your part as inside=)",
+}
+
+
+def find_ability(engine: Engine, protocol: type[T]) -> T | None:
+    """Return an engine as one that has an ability; None if it does not have it.
+
+    Its verbs are asked for by name, so that an engine may also stand behind another object that passes them on.
+    """
+    has_it = all(hasattr(engine, verb) for verb in vars(protocol) if not verb.startswith("_"))
+    return cast("T", engine) if has_it else None
+
+
+def ability(engine: Engine, protocol: type[T]) -> T:
+    """Return an engine as one that has an ability.
+
+    Raises:
+        NotSupported: it does not have it.
+    """
+    found = find_ability(engine, protocol)
+    if found is None:
+        raise NotSupported(engine.name, _FEATURES[protocol])
+    return found
+
+
+def check_effects(engine: Engine, effects: Iterable[Effect]) -> None:
+    """See that an engine can do effects, before it does any of them.
+
+    Raises:
+        NotSupported: it cannot do one of them.
+    """
+    for effect in effects:
+        kind = type(effect)
+        if kind is Defer:
+            ability(engine, Deferral)
+        elif kind is SetSessionState:
+            ability(engine, Sessions)
+        elif kind is Cancel and not engine.capabilities.cancels_schedules:
+            raise NotSupported(engine.name, "cancelling scheduled messages")
+
+
+def check_settings_supported(engine: Engine, settings: QueueSettings) -> None:
+    """See that an engine can have a queue with these settings.
+
+    Raises:
+        NotSupported: it cannot.
+    """
+    if settings.requires_session:
+        ability(engine, Sessions)
+    if settings.duplicate_detection is not None and not engine.capabilities.has_duplicate_detection:
+        raise NotSupported(engine.name, "duplicate detection")

@@ -12,7 +12,19 @@ from typing import Any, TypeVar
 from redrive.broker.effects import Effect, EffectResult, SessionLock
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Lock, Received
-from redrive.broker.port import Capabilities, Engine, QueueInfo, Upkeep
+from redrive.broker.port import (
+    Browsing,
+    Capabilities,
+    Database,
+    Deferral,
+    Engine,
+    Maintenance,
+    OpenTransactions,
+    QueueInfo,
+    Sessions,
+    Upkeep,
+    find_ability,
+)
 from redrive.broker.settings import QueueSettings
 from redrive.clock import Clock
 from redrive.errors import EngineUnavailable, StorageDamaged, StorageReadOnly
@@ -28,19 +40,27 @@ def is_safe_to_repeat(error: Exception) -> bool:
     return isinstance(error, EngineUnavailable) and not error.may_be_done and not is_lasting
 
 
-class RetryingEngine:
-    """Another engine, with retries around each of its calls, except those that come again by themselves.
-
-    A call inside somebody's own retry is made once: who retries around us has the say.
+def retrying(inner: Engine, policy: Policy, clock: Clock) -> Engine:
+    """Return an engine with retries around its calls. It has the abilities that the other has, and no more.
 
     Args:
         inner: the engine.
         policy: whether and when to try again.
         clock: what waiting goes by.
     """
+    parts = [part for protocol, part in _PARTS.items() if find_ability(inner, protocol) is not None]
+    kind: type[RetryingEngine] = type("RetryingEngine", (*parts, RetryingEngine), {})
+    return kind(inner, policy, clock)
 
-    def __init__(self, inner: Engine, policy: Policy, clock: Clock) -> None:
-        self.inner = inner
+
+class RetryingEngine:
+    """Another engine, with retries around each of its calls, except those that come again by themselves.
+
+    A call inside a retry of the caller's own is made once: the outer retry decides.
+    """
+
+    def __init__(self, inner: Any, policy: Policy, clock: Clock) -> None:  # noqa: ANN401 - as many abilities as it has
+        self._inner = inner
         self._retry = retry(on=is_safe_to_repeat, policy=check_policy("retry", policy), deadline=None, clock=clock)
         self._retries: dict[str, Retry] = {}  # by verb
 
@@ -52,84 +72,128 @@ class RetryingEngine:
         return await self._retries[verb].call_async(call, *args, **how)
 
     @property
+    def name(self) -> str:
+        """What people call it."""
+        name: str = self._inner.name
+        return name
+
+    @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
-        return self.inner.capabilities
+        capabilities: Capabilities = self._inner.capabilities
+        return capabilities
 
     async def open(self) -> None:
         """Connect."""
-        await self._again("open", self.inner.open)
+        await self._again("open", self._inner.open)
 
     async def close(self) -> None:
         """Disconnect."""
-        await self.inner.close()
+        await self._inner.close()
 
     async def declare(self, name: str, settings: QueueSettings) -> bool:
         """Create a queue."""
-        return await self._again("declare", self.inner.declare, name, settings)
+        return await self._again("declare", self._inner.declare, name, settings)
 
     async def update(self, name: str, settings: QueueSettings) -> None:
         """Change a queue's settings."""
-        await self._again("update", self.inner.update, name, settings)
+        await self._again("update", self._inner.update, name, settings)
 
     async def delete(self, name: str) -> None:
         """Remove a queue."""
-        await self._again("delete", self.inner.delete, name)
+        await self._again("delete", self._inner.delete, name)
 
     async def inspect(self, name: str | None = None) -> list[QueueInfo]:
         """Describe queues."""
-        return await self._again("inspect", self.inner.inspect, name)
+        return await self._again("inspect", self._inner.inspect, name)
 
-    async def apply(self, effects: Sequence[Effect], *theirs: Any, **how: Any) -> list[EffectResult]:
-        """Do all of it or nothing; with a part of the caller's own, once."""
-        if theirs or how:
-            return await self.inner.apply(effects, *theirs, **how)
-        return await self._again("apply", self.inner.apply, effects)
+    async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
+        """Do all of it or nothing."""
+        return await self._again("apply", self._inner.apply, effects)
 
     async def lock_next(
-        self,
-        queue: str,
-        limit: int,
-        *,
-        session: SessionLock | None = None,
-        delete: bool = False,
-        max_bytes: int | None = None,
+        self, queue: str, limit: int, *, delete: bool = False, max_bytes: int | None = None
     ) -> list[Received]:
         """Lock the next messages."""
-        return await self._again(
-            "receive", self.inner.lock_next, queue, limit, session=session, delete=delete, max_bytes=max_bytes
-        )
-
-    async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
-        """Lock deferred messages."""
-        return await self._again("receive", self.inner.lock_deferred, queue, sequences)
+        return await self._again("receive", self._inner.lock_next, queue, limit, delete=delete, max_bytes=max_bytes)
 
     async def renew(self, locks: Sequence[Lock]) -> list[datetime | None]:
         """Lengthen locks."""
-        return await self._again("renew", self.inner.renew, locks)
+        return await self._again("renew", self._inner.renew, locks)
 
+    async def wait(self, queue: str, seconds: float) -> None:
+        """Wait for a hint; a caller that waits asks again all the same."""
+        await self._inner.wait(queue, seconds)
+
+
+class _RetryingSessions(RetryingEngine):
+    async def lock_session(self, queue: str, session_id: str | None) -> SessionLock | None:
+        """Lock a session."""
+        return await self._again("accept session", self._inner.lock_session, queue, session_id)
+
+    async def lock_in_session(self, session: SessionLock, limit: int, *, delete: bool = False) -> list[Received]:
+        """Lock a session's next messages."""
+        return await self._again("receive", self._inner.lock_in_session, session, limit, delete=delete)
+
+    async def renew_session(self, session: SessionLock) -> SessionLock:
+        """Lengthen a session's lock."""
+        return await self._again("renew session", self._inner.renew_session, session)
+
+    async def release_session(self, session: SessionLock) -> None:
+        """Give a session back."""
+        await self._again("release session", self._inner.release_session, session)
+
+
+class _RetryingDeferral(RetryingEngine):
+    async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
+        """Lock deferred messages."""
+        return await self._again("receive", self._inner.lock_deferred, queue, sequences)
+
+
+class _RetryingBrowsing(RetryingEngine):
     async def peek(
         self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
     ) -> list[Received]:
         """Look at messages."""
-        return await self._again("peek", self.inner.peek, queue, limit, start=start, states=states)
+        return await self._again("peek", self._inner.peek, queue, limit, start=start, states=states)
 
-    async def lock_session(self, queue: str, session_id: str | None) -> SessionLock | None:
-        """Lock a session."""
-        return await self._again("accept session", self.inner.lock_session, queue, session_id)
 
-    async def renew_session(self, session: SessionLock) -> SessionLock:
-        """Lengthen a session's lock."""
-        return await self._again("renew session", self.inner.renew_session, session)
-
-    async def release_session(self, session: SessionLock) -> None:
-        """Give a session back."""
-        await self._again("release session", self.inner.release_session, session)
-
+class _SingleMaintenance(RetryingEngine):
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
-        """Do what nobody has asked for; it comes round again by itself."""
-        return await self.inner.upkeep(limit)
+        """Do what no caller has asked for; it comes round again by itself."""
+        done: Upkeep = await self._inner.upkeep(limit)
+        return done
 
-    async def wait(self, queue: str, seconds: float) -> None:
-        """Wait for a hint; who waits asks again all the same."""
-        await self.inner.wait(queue, seconds)
+
+class _SingleDatabase(RetryingEngine):
+    """A database's verbs, made once: what runs in them is not ours to repeat."""
+
+    async def run(self, script: Callable[[float], Any]) -> Any:  # noqa: ANN401 - what the script returns
+        """Run a script."""
+        return await self._inner.run(script)
+
+    async def look(self, script: Callable[[float], Any]) -> Any:  # noqa: ANN401 - as above
+        """Run a script that reads."""
+        return await self._inner.look(script)
+
+    async def apply_inside(self, effects: Sequence[Effect], inside: Callable[[Any], Any]) -> list[EffectResult]:
+        """Do all of it or nothing, with a part of the caller's own."""
+        outcomes: list[EffectResult] = await self._inner.apply_inside(effects, inside)
+        return outcomes
+
+
+class _SingleOpenTransactions(RetryingEngine):
+    async def apply_within(self, effects: Sequence[Effect], connection: object) -> list[EffectResult]:
+        """Do it in a transaction of the caller's."""
+        outcomes: list[EffectResult] = await self._inner.apply_within(effects, connection)
+        return outcomes
+
+
+_PARTS: dict[type, type[RetryingEngine]] = {
+    Sessions: _RetryingSessions,
+    Deferral: _RetryingDeferral,
+    Browsing: _RetryingBrowsing,
+    Maintenance: _SingleMaintenance,
+    Database: _SingleDatabase,
+    OpenTransactions: _SingleOpenTransactions,
+}

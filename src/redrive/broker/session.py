@@ -8,7 +8,7 @@ from typing import Self
 from redrive import duration
 from redrive.broker.delivery import Delivery
 from redrive.broker.effects import SessionLock, SetSessionState
-from redrive.broker.port import Engine
+from redrive.broker.port import Engine, Sessions, ability
 from redrive.broker.settings import check_max_messages
 from redrive.clock import Clock
 from redrive.errors import SessionLost
@@ -17,11 +17,12 @@ from redrive.errors import SessionLost
 class Session:
     """The messages of one group, in order, to nobody else. Use it as ``async with``; it is given back at the end."""
 
-    __slots__ = ("_clock", "_engine", "_lock")
+    __slots__ = ("_clock", "_engine", "_lock", "_sessions")
 
     def __init__(self, lock: SessionLock, engine: Engine, clock: Clock) -> None:
         self._lock = lock
         self._engine = engine
+        self._sessions = ability(engine, Sessions)
         self._clock = clock
 
     async def __aenter__(self) -> Self:
@@ -60,7 +61,7 @@ class Session:
         """Receive the session's next messages, in order."""
         limit = check_max_messages(max_messages)
         ends_at = self._clock.monotonic() + duration.seconds("wait", wait, zero=True)
-        while not (found := await self._engine.lock_next(self._lock.queue, limit, session=self._lock)):
+        while not (found := await self._sessions.lock_in_session(self._lock, limit)):
             left = ends_at - self._clock.monotonic()
             if left <= 0:
                 break
@@ -75,9 +76,9 @@ class Session:
 
     async def renew(self) -> datetime:
         """Make it yours for another lock duration, and the messages you have received from it."""
-        self._lock = await self._engine.renew_session(self._lock)
+        self._lock = await self._sessions.renew_session(self._lock)
         return self._lock.locked_until
 
     async def release(self) -> None:
         """Give it back, and what you have received and not settled."""
-        await self._engine.release_session(self._lock)
+        await self._sessions.release_session(self._lock)

@@ -126,8 +126,9 @@ class Settler:
         Only the store knows: the handler may have committed its transaction, rolled it back or left it open.
         """
         received = lease.received
+        browsing = ability(self.broker.engine, Browsing)
         found = await self._store_errors.keep_trying(
-            "settle", lambda: self.broker.engine.peek(received.queue, 1, start=received.sequence)
+            "settle", lambda: browsing.peek(received.queue, 1, start=received.sequence)
         )
         is_there = any(each.sequence == received.sequence for each in found)
         lease.phase = "handling" if is_there else "settled"

@@ -80,7 +80,7 @@ async def test_numbers_beyond_64_bits_are_nobodys_and_limits_beyond_are_as_good_
     assert sorted(len(each) for each in both) == [0, 1]
     assert (await engine.upkeep(TOO_LARGE)).is_finished
     session = await engine.lock_session("sessions", "a")
-    assert await engine.lock_next("sessions", TOO_LARGE, session=session) == []
+    assert await engine.lock_in_session(session, TOO_LARGE) == []
     for number in (TOO_LARGE, -TOO_LARGE - 1, 10**30):
         with pytest.raises(MessageNotFound):
             await engine.lock_deferred(ORDERS, [number])

@@ -123,7 +123,7 @@ async def test_a_message_of_a_session_is_received_when_its_holder_lets_go(engine
     await engine.apply([Send("sessions", Message(b"", id="one", session_id="a"))])
     session = await engine.lock_session("sessions", "a")
     async with held() as holding:
-        found = await taken(engine.lock_next("sessions", 1, session=session), holding)
+        found = await taken(engine.lock_in_session(session, 1), holding)
     assert [one.id for one in found] == ["one"]
 
 
@@ -131,7 +131,7 @@ async def test_a_session_keeps_its_order_while_others_have_a_message_of_it_in_ha
     await engine.apply([Send("sessions", Message(b"", id=f"{number}", session_id="a")) for number in range(3)])
     session = await engine.lock_session("sessions", "a")
     async with held("id = '0'") as holding:
-        found = await taken(engine.lock_next("sessions", 2, session=session), holding)
+        found = await taken(engine.lock_in_session(session, 2), holding)
     assert [one.id for one in found] == ["0", "1"]
 
 

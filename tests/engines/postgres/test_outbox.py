@@ -499,7 +499,6 @@ async def test_inside_and_within_are_one_too_many(broker, some_transaction):
 async def test_sqlite_says_what_to_do_instead():
     async with redrive.connect("sqlite:///:memory:") as broker:
         await broker.declare(ORDERS)
-        assert not broker.capabilities.joins_open_transaction
         with refused("inside="):
             await broker.apply(Send(ORDERS, Message(b"")), within=object())
         assert await ids(broker) == []

@@ -80,7 +80,7 @@ async def test_queues_that_come_and_go_do_not_disturb_others(ours, theirs):
 @pytest.mark.parametrize("after", range(12))
 async def test_a_session_has_no_gap_when_its_receiver_is_cancelled(ours, after):
     session = await three_in_a_session(ours)
-    leaving = asyncio.create_task(ours.lock_next(ORDERS, 1, session=session))
+    leaving = asyncio.create_task(ours.lock_in_session(session, 1))
     for _ in range(after):
         await asyncio.wait([leaving], timeout=0.0005)
     leaving.cancel()
@@ -96,7 +96,7 @@ async def test_a_session_has_no_gap_when_its_receiver_is_cancelled_after_the_com
         await release(connection, **how)
 
     monkeypatch.setattr(ours._database, "release", released)
-    leaving = asyncio.create_task(ours.lock_next(ORDERS, 1, session=session))
+    leaving = asyncio.create_task(ours.lock_in_session(session, 1))
     await committed.wait()
     leaving.cancel()
     await no_gap(ours, leaving, session)
@@ -115,7 +115,7 @@ async def no_gap(engine, leaving, session):
         got = await leaving
     await asyncio.gather(*engine._under_way)
     await asyncio.gather(*engine._giving_back)
-    found = await engine.lock_next(ORDERS, 3, session=session)
+    found = await engine.lock_in_session(session, 3)
     assert [one.id for one in (*got, *found)] == ["0", "1", "2"]
     assert {one.delivery_count for one in found} == {1}
 
@@ -138,7 +138,7 @@ async def test_closing_waits_for_what_is_under_way_and_no_longer(postgres_url, e
     await ours.declare(ORDERS, QueueSettings())
     async with opened(postgres_url, schema=emptied_schema) as leaving:
         sending = asyncio.create_task(
-            leaving.apply([Send(ORDERS, message("last"))], inside=lambda mine: mine.execute("SELECT pg_sleep(0.2)"))
+            leaving.apply_inside([Send(ORDERS, message("last"))], lambda mine: mine.execute("SELECT pg_sleep(0.2)"))
         )
         await asyncio.wait([sending], timeout=0.05)
     await sending

@@ -41,7 +41,6 @@ from redrive.errors import (
     InvalidSetting,
     MessageNotFound,
     QueueNotFound,
-    SessionLost,
     UsageError,
 )
 
@@ -105,9 +104,14 @@ class PostgresEngine:
         self._under_way: set[asyncio.Future[Any]] = set()
 
     @property
+    def name(self) -> str:
+        """What people call it."""
+        return "PostgreSQL"
+
+    @property
     def capabilities(self) -> Capabilities:
         """Everything."""
-        return Capabilities(joins_open_transaction=True)
+        return Capabilities()
 
     # --- opening and closing
 
@@ -167,35 +171,25 @@ class PostgresEngine:
 
     # --- messages
 
-    async def apply(
-        self,
-        effects: Sequence[Effect],
-        inside: Callable[[Any], Awaitable[object]] | None = None,
-        *,
-        within: object | None = None,
-    ) -> list[EffectResult]:
-        """Do all of it or nothing.
-
-        Args:
-            effects: what to do.
-            inside: your own part of the transaction, a coroutine function of the driver's connection; it runs first.
-            within: a connection, of asyncpg, psycopg or SQLAlchemy, whose open transaction this becomes part of.
-        """
-        if within is not None:
-            if inside is not None:
-                raise UsageError("give inside= or within=, not both: a transaction is yours or the broker's")
-            return await self._apply_within(within, effects)
-        if inside is None and _ORDINARY.issuperset(map(type, effects)):
+    async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
+        """Do all of it or nothing."""
+        if _ORDINARY.issuperset(map(type, effects)):
             return await self._groups.submit(ApplyAsk(effects))
+        return await self._alone(lambda store: store.apply_all(effects))
+
+    async def apply_inside(
+        self, effects: Sequence[Effect], inside: Callable[[Any], Awaitable[object]]
+    ) -> list[EffectResult]:
+        """Do all of it or nothing; ``inside``, a coroutine function of the driver's connection, runs first."""
 
         async def do(store: Store) -> list[EffectResult]:
-            if inside is not None:
-                await _do_theirs(inside, store.connection)
-            return [await store.apply(effect) for effect in effects]
+            await _do_theirs(inside, store.connection)
+            return await store.apply_all(effects)
 
         return await self._alone(do)
 
-    async def _apply_within(self, connection: object, effects: Sequence[Effect]) -> list[EffectResult]:
+    async def apply_within(self, effects: Sequence[Effect], connection: object) -> list[EffectResult]:
+        """Make sends and completions part of a transaction open on a connection of asyncpg, psycopg or SQLAlchemy."""
         if not _ORDINARY.issuperset(map(type, effects)):
             raise UsageError("only Send and Complete can be part of a transaction of yours")
         for effect in effects:
@@ -225,13 +219,7 @@ class PostgresEngine:
             self._groups.uses.note(noted)
 
     async def lock_next(
-        self,
-        queue: str,
-        limit: int,
-        *,
-        session: SessionLock | None = None,
-        delete: bool = False,
-        max_bytes: int | None = None,
+        self, queue: str, limit: int, *, delete: bool = False, max_bytes: int | None = None
     ) -> list[Received]:
         """Lock the next messages that are ready."""
         most = min(stored.bounded(limit), MOST_AT_ONCE)
@@ -239,20 +227,21 @@ class PostgresEngine:
             check_findable(queue)
             rows = await self._database.read(_SIZES, queue, most, self._database.now)
             most = stored.fitting([row[0] for row in rows], most, max_bytes)
-        if session is None:
 
-            def ask() -> Coroutine[Any, Any, list[Received]]:
-                return self._groups.submit(LockAsk(queue, most, self._give_back, delete=delete))
+        def ask() -> Coroutine[Any, Any, list[Received]]:
+            return self._groups.submit(LockAsk(queue, most, self._give_back, delete=delete))
 
-            return await self._found(ask, lambda: self._is_there(queue))
-        if session.queue != queue:
-            raise SessionLost(queue, session.session_id)
+        return await self._found(ask, lambda: self._is_there(queue))
 
-        def ask_session() -> Coroutine[Any, Any, list[Received]]:
+    async def lock_in_session(self, session: SessionLock, limit: int, *, delete: bool = False) -> list[Received]:
+        """Lock a session's next messages."""
+        most = min(stored.bounded(limit), MOST_AT_ONCE)
+
+        def ask() -> Coroutine[Any, Any, list[Received]]:
             token = next(self._groups.tokens)
             return self._lock_alone(lambda store: store.lock_next(session, most, token, delete=delete))
 
-        return await self._found(ask_session, lambda: self._holders.let_go(queue, session=session.session_id))
+        return await self._found(ask, lambda: self._holders.let_go(session.queue, session=session.session_id))
 
     async def _found(
         self, ask: Callable[[], Coroutine[Any, Any, F]], is_there: Callable[[], Coroutine[Any, Any, There]]

@@ -7,6 +7,7 @@ a statement joins the table of queues instead, since none of this is done often 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from redrive.broker import rules
 from redrive.broker.effects import (
@@ -77,6 +78,10 @@ class Store:
 
     # --- effects
 
+    async def apply_all(self, effects: Sequence[Effect]) -> list[EffectResult]:
+        """Do several things."""
+        return [await self.apply(effect) for effect in effects]
+
     async def apply(self, effect: Effect) -> EffectResult:
         """Do one thing."""
         match effect:
@@ -103,6 +108,8 @@ class Store:
                     effect.session.session_id,
                     effect.state,
                 )
+            case _:
+                assert_never(effect)
         return None
 
     async def _send(self, effect: Send) -> EffectResult:

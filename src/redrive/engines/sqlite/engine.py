@@ -85,6 +85,11 @@ class SqliteEngine:
         self._giving_back: set[asyncio.Future[None]] = set()
 
     @property
+    def name(self) -> str:
+        """What people call it."""
+        return "SQLite"
+
+    @property
     def capabilities(self) -> Capabilities:
         """Everything."""
         return Capabilities()
@@ -167,25 +172,26 @@ class SqliteEngine:
         """Remove a queue and all it holds."""
         await self._other(lambda store, _: store.delete_queue(name))
 
-    async def apply(
-        self, effects: Sequence[Effect], inside: Callable[[sqlite3.Connection], object] | None = None
+    async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
+        """Do all of it or nothing."""
+        return await self._writer.submit(ApplyRequest(effects))
+
+    async def apply_inside(
+        self, effects: Sequence[Effect], inside: Callable[[sqlite3.Connection], object]
     ) -> list[EffectResult]:
         """Do all of it or nothing; ``inside`` runs first, in the same transaction, with the database's connection."""
         return await self._writer.submit(ApplyRequest(effects, inside))
 
     async def lock_next(
-        self,
-        queue: str,
-        limit: int,
-        *,
-        session: SessionLock | None = None,
-        delete: bool = False,
-        max_bytes: int | None = None,
+        self, queue: str, limit: int, *, delete: bool = False, max_bytes: int | None = None
     ) -> list[Received]:
         """Lock the next messages that are ready."""
-        request = LockRequest(
-            queue, stored.bounded(limit), session, self._give_back, delete=delete, max_bytes=max_bytes
-        )
+        request = LockRequest(queue, stored.bounded(limit), None, self._give_back, delete=delete, max_bytes=max_bytes)
+        return await self._writer.submit(request)
+
+    async def lock_in_session(self, session: SessionLock, limit: int, *, delete: bool = False) -> list[Received]:
+        """Lock a session's next messages."""
+        request = LockRequest(session.queue, stored.bounded(limit), session, self._give_back, delete=delete)
         return await self._writer.submit(request)
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:

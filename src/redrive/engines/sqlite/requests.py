@@ -8,14 +8,25 @@ transaction is undone and the group is done one by one, so that only he fails.
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
-from redrive.broker.effects import Abandon, Cancel, Complete, DeadLetter, Defer, Effect, EffectResult, Send, SessionLock
+from redrive.broker.effects import (
+    Abandon,
+    Cancel,
+    Complete,
+    DeadLetter,
+    Defer,
+    Effect,
+    EffectResult,
+    Send,
+    SessionLock,
+    SetSessionState,
+)
 from redrive.broker.message import Lock, Received
 from redrive.engines.distribution import deal
 from redrive.engines.sqlite.group_commit import Request
 from redrive.engines.sqlite.store import Store
-from redrive.errors import LockLost, RedriveError, SessionLost, UsageError
+from redrive.errors import LockLost, RedriveError, UsageError
 
 T = TypeVar("T")
 
@@ -68,8 +79,6 @@ class LockRequest(Request[list[Received]]):
         store.bring_in([self.queue], now)
         queue = store.queues.get(self.queue)
         if self.session is not None:
-            if self.session.queue != self.queue:
-                raise SessionLost(self.queue, self.session.session_id)
             store.check_session(self.session, now)
         limit = self.limit if self._max_bytes is None else store.fitting(queue, self.limit, self._max_bytes)
         receive = store.take if self.delete else store.lock
@@ -206,6 +215,8 @@ def _do(store: Store, effect: Effect, now: float) -> EffectResult:
             store.dead_letter(effect, now)
         case Cancel():
             store.cancel(effect, now)
-        case _:
+        case SetSessionState():
             store.set_session_state(effect, now)
+        case _:
+            assert_never(effect)
     return None

@@ -7,10 +7,10 @@ message to two holders. Instants that people named, such as when a message is du
 
 import pytest
 
-from redrive.broker import Complete, Defer, Engine, Send, SetSessionState, State
+from redrive.broker import Complete, Defer, Send, SetSessionState, State
 from redrive.clock import utc
 from redrive.errors import LockLost, SessionLost
-from redrive.testing.conformance.fixtures import EngineFactory, EngineFixtures, needs
+from redrive.testing.conformance.fixtures import EngineFactory, EngineFixtures, FullEngine, full, has_sessions, needs
 from redrive.testing.conformance.verbs import (
     LOCK_S,
     ORDERS,
@@ -38,7 +38,7 @@ class ClockStepBehaviours(EngineFixtures):
 
     @steps_back
     async def test_a_lock_ends_one_duration_after_the_clock_was_set_back(
-        self, engine: Engine, clock: ManualClock, step: float
+        self, engine: FullEngine, clock: ManualClock, step: float
     ) -> None:
         await declare(engine)
         await send(engine, b"held")
@@ -55,7 +55,7 @@ class ClockStepBehaviours(EngineFixtures):
 
     @steps_back
     async def test_a_holder_keeps_its_lock_when_the_clock_is_set_back(
-        self, engine: Engine, clock: ManualClock, step: float
+        self, engine: FullEngine, clock: ManualClock, step: float
     ) -> None:
         await declare(engine)
         await send(engine, b"held", b"renewed")
@@ -73,7 +73,7 @@ class ClockStepBehaviours(EngineFixtures):
 
     @steps_back
     async def test_a_deferred_message_is_free_one_duration_after_the_clock_was_set_back(
-        self, engine: Engine, clock: ManualClock, step: float
+        self, engine: FullEngine, clock: ManualClock, step: float
     ) -> None:
         await declare(engine)
         number = await send_one(engine, b"aside")
@@ -87,13 +87,13 @@ class ClockStepBehaviours(EngineFixtures):
 
     @steps_back
     async def test_a_session_is_free_one_duration_after_the_clock_was_set_back(
-        self, engine: Engine, clock: ManualClock, step: float
+        self, engine: FullEngine, clock: ManualClock, step: float
     ) -> None:
-        needs(engine.capabilities.has_sessions, "it has no sessions")
+        needs(has_sessions(engine), "it has no sessions")
         await declare(engine, requires_session=True)
         await send(engine, b"one", session_id="A")
         lost = await accept(engine, "A")
-        await engine.lock_next(ORDERS, 1, session=lost)
+        await engine.lock_in_session(lost, 1)
         clock.jump(step)
         await keep_up(engine)
         clock.advance(LOCK_S - 0.001)
@@ -102,12 +102,12 @@ class ClockStepBehaviours(EngineFixtures):
         clock.advance(0.001)
         session = await accept(engine)
         assert session.state == b"still mine"
-        assert [found.body for found in await engine.lock_next(ORDERS, 1, session=session)] == [b"one"]
+        assert [found.body for found in await engine.lock_in_session(session, 1)] == [b"one"]
         with pytest.raises(SessionLost):
             await engine.renew_session(lost)
 
     async def test_an_engine_opened_after_the_step_notices_it_too(
-        self, engine: Engine, make_engine: EngineFactory, clock: ManualClock
+        self, engine: FullEngine, make_engine: EngineFactory, clock: ManualClock
     ) -> None:
         if not self.has_shared_store:
             pytest.skip("the store ends with the engine")
@@ -116,7 +116,7 @@ class ClockStepBehaviours(EngineFixtures):
         await lock_one(engine)
         await engine.close()
         clock.jump(-AN_HOUR)
-        again = make_engine(clock)
+        again = full(make_engine(clock))
         await again.open()
         try:
             await keep_up(again)
@@ -125,7 +125,7 @@ class ClockStepBehaviours(EngineFixtures):
         finally:
             await again.close()
 
-    async def test_many_steps_back_cost_one_duration(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_many_steps_back_cost_one_duration(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"held")
         await lock_one(engine)
@@ -135,7 +135,7 @@ class ClockStepBehaviours(EngineFixtures):
         clock.advance(LOCK_S)
         assert (await lock_one(engine)).body == b"held"
 
-    async def test_a_scheduled_message_keeps_its_instant(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_scheduled_message_keeps_its_instant(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         at = utc(clock.time() + 60)
         await engine.apply([Send(ORDERS, message(b"at noon"), at)])
@@ -148,7 +148,9 @@ class ClockStepBehaviours(EngineFixtures):
         clock.advance(1)
         assert (await lock_one(engine)).body == b"at noon"
 
-    async def test_a_step_forward_ends_locks_and_the_holder_is_told(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_step_forward_ends_locks_and_the_holder_is_told(
+        self, engine: FullEngine, clock: ManualClock
+    ) -> None:
         await declare(engine)
         await send(engine, b"held")
         held = await lock_one(engine)

@@ -3,14 +3,15 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from redrive.broker import Abandon, Broker, Complete, DeadLetter, Engine, QueueSettings, Received, Send, State
+from redrive.broker import Abandon, Broker, Complete, DeadLetter, QueueSettings, Received, Send, State
 from redrive.clock import utc
 from redrive.errors import LockLost, QueueNotFound, RedriveError, UsageError
-from redrive.testing.conformance.fixtures import EngineFactory, EngineFixtures
+from redrive.testing.conformance.fixtures import EngineFactory, EngineFixtures, FullEngine, full, has_sessions
 from redrive.testing.conformance.verbs import (
     BILLING,
     DEAD,
@@ -35,13 +36,23 @@ PATIENCE = 20.0
 """Real seconds after which a task that should have been woken has not been."""
 
 
+def calls(engine: FullEngine) -> list[Callable[[], Awaitable[object]]]:
+    """Return some calls of an engine."""
+    return [
+        engine.inspect,
+        lambda: engine.apply([]),
+        lambda: engine.lock_next(ORDERS, 1),
+        lambda: engine.peek(ORDERS, 1),
+    ]
+
+
 class CompanyBehaviours(EngineFixtures):
     """What holds when others are there."""
 
     # --- many at once
 
     @pytest.mark.parametrize("delete", [False, True])
-    async def test_receivers_at_the_same_time_get_different_messages(self, engine: Engine, delete: bool) -> None:  # noqa: FBT001
+    async def test_receivers_at_the_same_time_get_different_messages(self, engine: FullEngine, delete: bool) -> None:  # noqa: FBT001
         await declare(engine)
         await engine.apply([Send(ORDERS, message(b"%d" % number)) for number in range(200)])
         hands = await asyncio.gather(*(engine.lock_next(ORDERS, 3, delete=delete) for _ in range(50)))
@@ -50,7 +61,7 @@ class CompanyBehaviours(EngineFixtures):
         assert len(set(numbers)) == 150
         assert all(hand == sorted(hand, key=lambda found: found.sequence) for hand in hands)
 
-    async def test_receivers_at_the_same_time_may_ask_for_different_amounts(self, engine: Engine) -> None:
+    async def test_receivers_at_the_same_time_may_ask_for_different_amounts(self, engine: FullEngine) -> None:
         await declare(engine)
         await engine.apply([Send(ORDERS, message(b"%d" % number)) for number in range(20)])
         limits = [1, 5, 2, 9, 1, 7]
@@ -60,7 +71,7 @@ class CompanyBehaviours(EngineFixtures):
             range(hands[0][0].sequence, hands[0][0].sequence + 20)
         )
 
-    async def test_senders_and_receivers_do_not_disturb_each_other(self, engine: Engine) -> None:
+    async def test_senders_and_receivers_do_not_disturb_each_other(self, engine: FullEngine) -> None:
         await declare(engine)
         seen: Counter[bytes] = Counter()
 
@@ -76,7 +87,7 @@ class CompanyBehaviours(EngineFixtures):
         assert set(seen.values()) == {1}
         assert await bodies(engine) == []
 
-    async def test_one_callers_failure_is_his_alone(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_one_callers_failure_is_his_alone(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"lost", b"held")
         lost = await lock_one(engine)
@@ -97,7 +108,7 @@ class CompanyBehaviours(EngineFixtures):
         assert sorted(await bodies(engine)) == [b"1", b"lost"]
         assert (await inspect(engine, BILLING)).ready == 0
 
-    async def test_one_lock_is_used_once_however_many_try(self, engine: Engine) -> None:
+    async def test_one_lock_is_used_once_however_many_try(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, b"one")
         held = lock_of(await lock_one(engine))
@@ -105,15 +116,15 @@ class CompanyBehaviours(EngineFixtures):
         results = await asyncio.gather(*trying, return_exceptions=True)
         assert Counter(type(result) for result in results) == {list: 1, LockLost: 9}
 
-    async def test_one_session_is_locked_once_however_many_try(self, engine: Engine) -> None:
-        if not engine.capabilities.has_sessions:
+    async def test_one_session_is_locked_once_however_many_try(self, engine: FullEngine) -> None:
+        if not has_sessions(engine):
             pytest.skip("the engine's capabilities say: it has no sessions")
         await declare(engine, requires_session=True)
         await send(engine, b"a", session_id="a")
         got = await asyncio.gather(*(engine.lock_session(ORDERS, None) for _ in range(10)))
         assert sum(session is not None for session in got) == 1
 
-    async def test_a_queue_is_declared_once_however_many_try(self, engine: Engine) -> None:
+    async def test_a_queue_is_declared_once_however_many_try(self, engine: FullEngine) -> None:
         made = await asyncio.gather(*(engine.declare(ORDERS, QueueSettings()) for _ in range(10)))
         assert sorted(made) == [False] * 9 + [True]
 
@@ -122,7 +133,7 @@ class CompanyBehaviours(EngineFixtures):
     @pytest.mark.parametrize("company", [0, 5])
     @pytest.mark.parametrize("after", range(6))
     async def test_a_receiver_that_is_cancelled_gives_its_messages_back_uncounted(
-        self, engine: Engine, after: int, company: int
+        self, engine: FullEngine, after: int, company: int
     ) -> None:
         await declare(engine)
         await send(engine, b"one", b"two")
@@ -141,7 +152,9 @@ class CompanyBehaviours(EngineFixtures):
             assert [each.body for each in got] == [b"one", b"two"]
 
     @pytest.mark.parametrize("after", [0, 1])
-    async def test_receive_and_delete_cancelled_before_it_began_takes_nothing(self, engine: Engine, after: int) -> None:
+    async def test_receive_and_delete_cancelled_before_it_began_takes_nothing(
+        self, engine: FullEngine, after: int
+    ) -> None:
         await declare(engine)
         await send(engine, b"one")
         leaving = asyncio.create_task(engine.lock_next(ORDERS, 1, delete=True))
@@ -150,7 +163,7 @@ class CompanyBehaviours(EngineFixtures):
         await asyncio.gather(leaving, return_exceptions=True)
         assert await bodies(engine) == [b"one"]
 
-    async def test_cancelled_calls_leave_the_engine_working(self, engine: Engine) -> None:
+    async def test_cancelled_calls_leave_the_engine_working(self, engine: FullEngine) -> None:
         await declare(engine)
         for after in range(8):
             calls: list[asyncio.Task[Any]] = [
@@ -169,14 +182,14 @@ class CompanyBehaviours(EngineFixtures):
 
     # --- callers who wait
 
-    async def test_a_waiting_receiver_is_woken_by_a_send(self, engine: Engine, broker: Broker) -> None:
+    async def test_a_waiting_receiver_is_woken_by_a_send(self, engine: FullEngine, broker: Broker) -> None:
         await declare(engine)
         waiting = asyncio.create_task(broker.receive(ORDERS, wait=3_600))
         await turns()
         await send(engine, b"at last")
         assert [found.body for found in await asyncio.wait_for(waiting, PATIENCE)] == [b"at last"]
 
-    async def test_a_waiting_receiver_is_woken_by_an_abandon(self, engine: Engine, broker: Broker) -> None:
+    async def test_a_waiting_receiver_is_woken_by_an_abandon(self, engine: FullEngine, broker: Broker) -> None:
         await declare(engine)
         await send(engine, b"one")
         held = await lock_one(engine)
@@ -185,7 +198,7 @@ class CompanyBehaviours(EngineFixtures):
         await engine.apply([Abandon(lock_of(held))])
         assert [found.delivery_count for found in await asyncio.wait_for(waiting, PATIENCE)] == [2]
 
-    async def test_a_receiver_waiting_for_dead_letters_is_woken(self, engine: Engine, broker: Broker) -> None:
+    async def test_a_receiver_waiting_for_dead_letters_is_woken(self, engine: FullEngine, broker: Broker) -> None:
         await declare(engine)
         await send(engine, b"one")
         held = await lock_one(engine)
@@ -195,7 +208,7 @@ class CompanyBehaviours(EngineFixtures):
         assert [found.body for found in await asyncio.wait_for(waiting, PATIENCE)] == [b"one"]
 
     async def test_a_waiting_receiver_is_woken_when_a_message_comes_due(
-        self, engine: Engine, broker: Broker, clock: ManualClock
+        self, engine: FullEngine, broker: Broker, clock: ManualClock
     ) -> None:
         await declare(engine)
         await engine.apply([Send(ORDERS, message(b"due"), utc(clock.time() + 5))])
@@ -205,7 +218,7 @@ class CompanyBehaviours(EngineFixtures):
         assert 4.9 < clock.monotonic() - began < 60
 
     async def test_a_waiting_receiver_is_woken_when_a_lock_ends(
-        self, engine: Engine, broker: Broker, clock: ManualClock
+        self, engine: FullEngine, broker: Broker, clock: ManualClock
     ) -> None:
         await declare(engine)
         await send(engine, b"one")
@@ -214,7 +227,7 @@ class CompanyBehaviours(EngineFixtures):
         assert [found.delivery_count for found in await while_time_passes(waiting, clock, 1.0)] == [2]
 
     async def test_a_receiver_who_waits_in_vain_gets_nothing_when_his_time_is_over(
-        self, engine: Engine, broker: Broker, clock: ManualClock
+        self, engine: FullEngine, broker: Broker, clock: ManualClock
     ) -> None:
         await declare(engine, ORDERS, BILLING)
         waiting = asyncio.create_task(broker.receive(ORDERS, wait=5))
@@ -224,12 +237,12 @@ class CompanyBehaviours(EngineFixtures):
         assert await while_time_passes(waiting, clock) == []
         assert clock.monotonic() - began > 4.9
 
-    async def test_waiting_ends_with_its_time(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_waiting_ends_with_its_time(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await while_time_passes(asyncio.create_task(engine.wait(ORDERS, 2.0)), clock)
         assert clock.monotonic() < 60
 
-    async def test_of_many_waiting_receivers_each_message_finds_one(self, engine: Engine, broker: Broker) -> None:
+    async def test_of_many_waiting_receivers_each_message_finds_one(self, engine: FullEngine, broker: Broker) -> None:
         await declare(engine)
         waiting = [asyncio.create_task(broker.receive(ORDERS, wait=3_600)) for _ in range(10)]
         await turns()
@@ -241,24 +254,24 @@ class CompanyBehaviours(EngineFixtures):
     # --- opening and closing
 
     async def test_an_engine_that_is_not_open_says_so(self, make_engine: EngineFactory, clock: ManualClock) -> None:
-        engine = make_engine(clock)
-        for call in (engine.inspect(), engine.apply([]), engine.lock_next(ORDERS, 1), engine.peek(ORDERS, 1)):
+        engine = full(make_engine(clock))
+        for call in calls(engine):
             with pytest.raises(UsageError):
-                await call
+                await call()
         await engine.close()
 
     async def test_an_engine_that_was_closed_says_so(self, make_engine: EngineFactory, clock: ManualClock) -> None:
-        engine = make_engine(clock)
+        engine = full(make_engine(clock))
         await engine.open()
         await engine.declare(ORDERS, QueueSettings())
         await engine.close()
         await engine.close()
-        for call in (engine.inspect(), engine.apply([]), engine.lock_next(ORDERS, 1), engine.peek(ORDERS, 1)):
+        for call in calls(engine):
             with pytest.raises(UsageError):
-                await call
+                await call()
 
     async def test_closing_finishes_what_was_accepted(self, make_engine: EngineFactory, clock: ManualClock) -> None:
-        engine = make_engine(clock)
+        engine = full(make_engine(clock))
         await engine.open()
         await engine.declare(ORDERS, QueueSettings())
         sending = [asyncio.create_task(engine.apply([Send(ORDERS, message(b"%d" % each))])) for each in range(20)]
@@ -269,7 +282,7 @@ class CompanyBehaviours(EngineFixtures):
     # --- a second process
 
     async def test_what_was_acknowledged_is_there_when_it_is_opened_again(
-        self, engine: Engine, make_engine: EngineFactory, clock: ManualClock
+        self, engine: FullEngine, make_engine: EngineFactory, clock: ManualClock
     ) -> None:
         if not self.has_shared_store:
             pytest.skip("the store ends with the engine")
@@ -278,14 +291,14 @@ class CompanyBehaviours(EngineFixtures):
         held = await lock_one(engine)
         before = await everything(engine)
         await engine.close()
-        again = make_engine(clock)
+        again = full(make_engine(clock))
         await again.open()
         assert await everything(again) == before
         await again.apply([Complete(lock_of(held))])
         assert [found.body for found in await lock(again)] == [b"ready"]
         await again.close()
 
-    async def test_two_engines_share_queues_messages_and_locks(self, engine: Engine, other: Engine) -> None:
+    async def test_two_engines_share_queues_messages_and_locks(self, engine: FullEngine, other: FullEngine) -> None:
         await declare(engine)
         await send(other, b"1", b"2")
         held = await lock_one(engine)
@@ -295,7 +308,7 @@ class CompanyBehaviours(EngineFixtures):
             await engine.apply([Complete(lock_of(held))])
         assert await everything(engine) == await everything(other)
 
-    async def test_two_engines_never_have_the_same_message(self, engine: Engine, other: Engine) -> None:
+    async def test_two_engines_never_have_the_same_message(self, engine: FullEngine, other: FullEngine) -> None:
         await declare(engine)
         await engine.apply([Send(ORDERS, message(b"%d" % number)) for number in range(100)])
         hands: list[list[Received]] = await asyncio.gather(
@@ -304,7 +317,7 @@ class CompanyBehaviours(EngineFixtures):
         numbers = [found.sequence for hand in hands for found in hand]
         assert len(numbers) == len(set(numbers)) == 100
 
-    async def test_a_change_of_settings_reaches_the_other_engine(self, engine: Engine, other: Engine) -> None:
+    async def test_a_change_of_settings_reaches_the_other_engine(self, engine: FullEngine, other: FullEngine) -> None:
         await declare(engine, max_message_bytes=1)
         with pytest.raises(RedriveError):
             await send(other, b"long")
@@ -318,7 +331,7 @@ class CompanyBehaviours(EngineFixtures):
         assert [seen.state for seen in await engine.peek(ORDERS, 9)] == [State.READY]
 
     async def test_a_waiting_receiver_is_woken_by_the_other_engine(
-        self, broker: Broker, engine: Engine, other: Engine, clock: ManualClock
+        self, broker: Broker, engine: FullEngine, other: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine)
         waiting = asyncio.create_task(broker.receive(ORDERS, wait=3_600))

@@ -1,16 +1,57 @@
 # SPDX-License-Identifier: MIT
 """What every behaviour of the suite starts from: a clock that stands still and an engine that is open."""
 
-from collections.abc import AsyncIterator, Callable
-from typing import TypeAlias
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Protocol, TypeAlias, cast
 
 import pytest
 import pytest_asyncio
 
-from redrive.broker import Broker, Engine
+from redrive.broker import Broker, Effect
+from redrive.broker.effects import EffectResult
+from redrive.broker.port import Browsing, Deferral, Engine, Maintenance, Sessions, check_effects, find_ability
+from redrive.errors import NotSupported
 from redrive.testing.manual_clock import ManualClock
 
 EngineFactory: TypeAlias = Callable[[ManualClock], Engine]
+
+
+class FullEngine(Engine, Sessions, Deferral, Browsing, Maintenance, Protocol):
+    """An engine that can do all that a behaviour may ask of it."""
+
+
+class _Partial:
+    """An engine that cannot do everything: a behaviour that needs what it lacks is skipped there."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, verb: str) -> Any:  # noqa: ANN401 - any verb
+        if not hasattr(self._engine, verb):
+            pytest.skip(f"the engine has no {verb}")
+        return getattr(self._engine, verb)
+
+    async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
+        """Do what the engine can do."""
+        try:
+            check_effects(self._engine, effects)
+        except NotSupported as error:
+            pytest.skip(str(error))
+        return await self._engine.apply(effects)
+
+
+_ABILITIES: tuple[Any, ...] = (Sessions, Deferral, Browsing, Maintenance)
+
+
+def full(engine: Engine) -> FullEngine:
+    """Return an engine of which a behaviour may ask anything; what it cannot do skips the behaviour."""
+    has_all = all(find_ability(engine, each) is not None for each in _ABILITIES)
+    return cast("FullEngine", engine if has_all and engine.capabilities.cancels_schedules else _Partial(engine))
+
+
+def has_sessions(engine: Engine) -> bool:
+    """Say whether an engine knows sessions."""
+    return find_ability(engine, Sessions) is not None
 
 
 class EngineFixtures:
@@ -34,25 +75,27 @@ class EngineFixtures:
         raise NotImplementedError("override the fixture make_engine in your class")
 
     @pytest_asyncio.fixture
-    async def engine(self, make_engine: EngineFactory, clock: ManualClock) -> AsyncIterator[Engine]:
+    async def engine(self, make_engine: EngineFactory, clock: ManualClock) -> AsyncIterator[FullEngine]:
         """An engine that is open."""
         engine = make_engine(clock)
         await engine.open()
-        yield engine
+        yield full(engine)
         await engine.close()
 
     @pytest_asyncio.fixture
-    async def other(self, make_engine: EngineFactory, clock: ManualClock, engine: Engine) -> AsyncIterator[Engine]:
+    async def other(
+        self, make_engine: EngineFactory, clock: ManualClock, engine: FullEngine
+    ) -> AsyncIterator[FullEngine]:
         """A second engine over the same store, as another process would have."""
         if not self.has_shared_store:
             pytest.skip("the store cannot be opened twice")
         other = make_engine(clock)
         await other.open()
-        yield other
+        yield full(other)
         await other.close()
 
     @pytest.fixture
-    def broker(self, engine: Engine, clock: ManualClock) -> Broker:
+    def broker(self, engine: FullEngine, clock: ManualClock) -> Broker:
         """The facade over the engine, without upkeep of its own."""
         return Broker(engine, clock=clock)
 

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import pytest
 
-from redrive.broker import Defer, Engine, Send, State
-from redrive.testing.conformance.fixtures import EngineFixtures, needs
+from redrive.broker import Defer, Send, State
+from redrive.testing.conformance.fixtures import EngineFixtures, FullEngine, has_sessions, needs
 from redrive.testing.conformance.verbs import ORDERS, accept, declare, lock, lock_of, message, send, turns
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ _PATIENCE_S = 60.0
 company = pytest.mark.parametrize("company", [0, 5], ids=["alone", "in company"])
 
 
-async def left(engine: Engine, call: Awaitable[object], after: int, company: int) -> bool:
+async def left(engine: FullEngine, call: Awaitable[object], after: int, company: int) -> bool:
     """Cancel a call after so many turns of the event loop; say whether it was cancelled, or done by then."""
     leaving = asyncio.ensure_future(call)
     others = [asyncio.create_task(engine.apply([Send("others", message(b"x"))])) for _ in range(company)]
@@ -51,11 +51,11 @@ class LeavingBehaviours(EngineFixtures):
     @pytest.mark.parametrize("named", [True, False], ids=["by name", "any"])
     async def test_a_session_accepted_by_a_cancelled_caller_is_free(
         self,
-        engine: Engine,
+        engine: FullEngine,
         company: int,
         named: bool,  # noqa: FBT001 - one of two kinds
     ) -> None:
-        needs(engine.capabilities.has_sessions, "it has no sessions")
+        needs(has_sessions(engine), "it has no sessions")
         await declare(engine, requires_session=True)
         await declare(engine, "others")
         for after in MOMENTS:
@@ -64,28 +64,28 @@ class LeavingBehaviours(EngineFixtures):
             if await left(engine, engine.lock_session(ORDERS, name if named else None), after, company):
                 session = await soon(lambda name=name: engine.lock_session(ORDERS, name))  # type: ignore[misc]  # a default
                 assert session is not None, f"somebody who left after {after} turns has it"
-                assert len(await engine.lock_next(ORDERS, 5, session=session, delete=True)) == 1
+                assert len(await engine.lock_in_session(session, 5, delete=True)) == 1
             else:
                 break  # that is how long it takes
 
     @company
     async def test_a_message_of_a_session_received_by_a_cancelled_caller_is_free(
-        self, engine: Engine, company: int
+        self, engine: FullEngine, company: int
     ) -> None:
-        needs(engine.capabilities.has_sessions, "it has no sessions")
+        needs(has_sessions(engine), "it has no sessions")
         await declare(engine, requires_session=True)
         await declare(engine, "others")
         session = await accept(engine, "A")
         for after in MOMENTS:
             await send(engine, b"one", session_id="A")
-            if not await left(engine, engine.lock_next(ORDERS, 5, session=session), after, company):
+            if not await left(engine, engine.lock_in_session(session, 5), after, company):
                 break
-            found = await soon(lambda: engine.lock_next(ORDERS, 5, session=session, delete=True))
+            found = await soon(lambda: engine.lock_in_session(session, 5, delete=True))
             assert [one.delivery_count for one in found or ()] == [1], f"somebody who left after {after} turns has it"
 
     @company
     async def test_a_deferred_message_received_by_a_cancelled_caller_is_free(
-        self, engine: Engine, company: int
+        self, engine: FullEngine, company: int
     ) -> None:
         await declare(engine)
         await declare(engine, "others")

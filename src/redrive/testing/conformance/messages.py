@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from redrive.broker import Abandon, Complete, DeadLetter, Defer, Engine, Message, Send
+from redrive.broker import Abandon, Complete, DeadLetter, Defer, Message, Send
 from redrive.broker.headers import FAILED_STACK_TRACE, OWN_HEADERS, RECOVERY_TAG
 from redrive.broker.message import HeaderValue
 from redrive.errors import InvalidMessage, MessageTooLarge
-from redrive.testing.conformance.fixtures import EngineFixtures
+from redrive.testing.conformance.fixtures import EngineFixtures, FullEngine
 from redrive.testing.conformance.verbs import (
     DEAD,
     ORDERS,
@@ -76,12 +76,12 @@ class MessageBehaviours(EngineFixtures):
     """What messages keep on their way."""
 
     @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-    async def test_a_body_is_kept_to_the_byte(self, engine: Engine, body: bytes) -> None:
+    async def test_a_body_is_kept_to_the_byte(self, engine: FullEngine, body: bytes) -> None:
         await declare(engine)
         await engine.apply([Send(ORDERS, message(body))])
         assert (await lock_one(engine)).body == body
 
-    async def test_every_field_is_kept(self, engine: Engine) -> None:
+    async def test_every_field_is_kept(self, engine: FullEngine) -> None:
         await declare(engine)
         sent = Message(
             b"body",
@@ -98,7 +98,7 @@ class MessageBehaviours(EngineFixtures):
         await engine.apply([Send(ORDERS, sent)])
         assert same((await lock_one(engine)).message, sent)
 
-    async def test_messages_of_all_kinds_come_back_as_they_were(self, engine: Engine) -> None:
+    async def test_messages_of_all_kinds_come_back_as_they_were(self, engine: FullEngine) -> None:
         await declare(engine)
         sent = list(awkward_messages(300))
         await engine.apply([Send(ORDERS, each) for each in sent])
@@ -107,7 +107,7 @@ class MessageBehaviours(EngineFixtures):
         assert [each.message for each in shown] == [each.message for each in found]
         assert [(was, came.message) for was, came in zip(sent, found, strict=True) if not same(was, came.message)] == []
 
-    async def test_what_is_given_back_deferred_or_dead_is_kept_too(self, engine: Engine) -> None:
+    async def test_what_is_given_back_deferred_or_dead_is_kept_too(self, engine: FullEngine) -> None:
         await declare(engine)
         for sent in awkward_messages(20, seed=7):
             await engine.apply([Send(ORDERS, sent)])
@@ -119,7 +119,7 @@ class MessageBehaviours(EngineFixtures):
             (dead,) = await engine.lock_next(DEAD, 1, delete=True)
             assert same(dead.message, sent)
 
-    async def test_reasons_and_descriptions_may_be_any_text(self, engine: Engine) -> None:
+    async def test_reasons_and_descriptions_may_be_any_text(self, engine: FullEngine) -> None:
         await declare(engine)
         text = AWKWARD + "\udc80"  # half of a surrogate pair, as in the name of a file that is not UTF-8
         await engine.apply([Send(ORDERS, message(b"x"))])
@@ -129,20 +129,20 @@ class MessageBehaviours(EngineFixtures):
         assert dead.reason == AWKWARD
         assert dead.description.startswith(AWKWARD)
 
-    async def test_a_message_of_exactly_the_limit_is_taken(self, engine: Engine) -> None:
+    async def test_a_message_of_exactly_the_limit_is_taken(self, engine: FullEngine) -> None:
         await declare(engine)
         body = b"\xab" * MIB
         await engine.apply([Send(ORDERS, message(body))])
         assert (await lock_one(engine)).body == body
 
-    async def test_a_message_of_one_byte_more_is_refused(self, engine: Engine) -> None:
+    async def test_a_message_of_one_byte_more_is_refused(self, engine: FullEngine) -> None:
         await declare(engine)
         with pytest.raises(MessageTooLarge) as caught:
             await engine.apply([Send(ORDERS, message(b"\xab" * (MIB + 1)))])
         assert (caught.value.queue, caught.value.size, caught.value.limit) == (ORDERS, MIB + 1, MIB)
         assert await bodies(engine) == []
 
-    async def test_headers_count_towards_the_limit(self, engine: Engine) -> None:
+    async def test_headers_count_towards_the_limit(self, engine: FullEngine) -> None:
         await declare(engine, max_message_bytes=1_000)
         await engine.apply([Send(ORDERS, message(b"x" * 900))])
         await refused(engine, Send(ORDERS, message(b"x" * 900, headers={"h": "ü" * 60})), error=MessageTooLarge)
@@ -150,7 +150,7 @@ class MessageBehaviours(EngineFixtures):
 
     @pytest.mark.parametrize("own", [{}, {"theirs": "ü"}], ids=["plain", "with headers"])
     async def test_what_redrive_adds_does_not_count_towards_the_limit(
-        self, engine: Engine, own: dict[str, HeaderValue]
+        self, engine: FullEngine, own: dict[str, HeaderValue]
     ) -> None:
         await declare(engine, max_message_bytes=1_000)
         size = 1_000 - (len('{"headers":{"theirs":"ü"}}'.encode()) if own else 0)
@@ -166,21 +166,21 @@ class MessageBehaviours(EngineFixtures):
             await engine.apply([Send(ORDERS, too_large)])
         assert (caught.value.size, caught.value.limit) == (1_001, 1_000)
 
-    async def test_what_redrive_adds_has_a_limit_of_its_own(self, engine: Engine) -> None:
+    async def test_what_redrive_adds_has_a_limit_of_its_own(self, engine: FullEngine) -> None:
         await declare(engine, max_message_bytes=1_000)
         smuggled = {f"{OWN_HEADERS}{number}": "x" * 1_000 for number in range(200)}
         await refused(engine, Send(ORDERS, message(b"x", headers=smuggled)), error=InvalidMessage)
         await update(engine, max_message_bytes=MIB)
         await engine.apply([Send(ORDERS, message(b"x", headers=smuggled))])
 
-    async def test_the_limit_is_the_queues_own(self, engine: Engine) -> None:
+    async def test_the_limit_is_the_queues_own(self, engine: FullEngine) -> None:
         await declare(engine, max_message_bytes=10)
         await refused(engine, Send(ORDERS, message(b"x" * 11)), error=MessageTooLarge)
         await update(engine, max_message_bytes=2 * MIB)
         await engine.apply([Send(ORDERS, message(b"x" * (MIB + 1)))])
         assert len((await lock_one(engine)).body) == MIB + 1
 
-    async def test_messages_with_the_same_id_are_different_messages(self, engine: Engine) -> None:
+    async def test_messages_with_the_same_id_are_different_messages(self, engine: FullEngine) -> None:
         await declare(engine)
         await engine.apply([Send(ORDERS, message(body, id="same")) for body in (b"1", b"2")])
         assert [(found.id, found.body) for found in await lock(engine)] == [("same", b"1"), ("same", b"2")]

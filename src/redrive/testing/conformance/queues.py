@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from redrive.broker import Abandon, Broker, Complete, DeadLetter, Defer, Engine, QueueSettings, Send
+from redrive.broker import Abandon, Broker, Complete, DeadLetter, Defer, QueueSettings, Send
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, LockLost, QueueNotFound
-from redrive.testing.conformance.fixtures import EngineFixtures, needs
+from redrive.testing.conformance.fixtures import EngineFixtures, FullEngine, has_sessions, needs
 from redrive.testing.conformance.verbs import (
     BILLING,
     DEAD,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class QueueBehaviours(EngineFixtures):
     """What queues promise."""
 
-    async def test_a_declared_queue_is_there_with_its_settings(self, engine: Engine) -> None:
+    async def test_a_declared_queue_is_there_with_its_settings(self, engine: FullEngine) -> None:
         settings = QueueSettings(
             lock_duration=5,
             max_delivery_count=3,
@@ -54,19 +54,19 @@ class QueueBehaviours(EngineFixtures):
         info = await inspect(engine)
         assert (info.name, info.settings) == (ORDERS, settings)
 
-    async def test_a_timedelta_in_the_settings_is_kept_as_seconds(self, engine: Engine) -> None:
+    async def test_a_timedelta_in_the_settings_is_kept_as_seconds(self, engine: FullEngine) -> None:
         settings = replace(QueueSettings(), default_ttl=timedelta(minutes=2))  # type: ignore[arg-type]  # it is turned
         await engine.declare(ORDERS, settings)
         assert (await inspect(engine)).settings.default_ttl == 120.0
 
-    async def test_declaring_again_changes_nothing_and_says_so(self, engine: Engine) -> None:
+    async def test_declaring_again_changes_nothing_and_says_so(self, engine: FullEngine) -> None:
         await declare(engine, max_delivery_count=3)
         await send(engine, b"kept")
         assert await engine.declare(ORDERS, QueueSettings(max_delivery_count=7)) is False
         assert (await inspect(engine)).settings.max_delivery_count == 3
         assert await bodies(engine) == [b"kept"]
 
-    async def test_an_empty_queue_has_nothing(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_an_empty_queue_has_nothing(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         info = await inspect(engine)
         assert (info.ready, info.scheduled, info.locked, info.deferred, info.dead) == (0, 0, 0, 0, 0)
@@ -75,7 +75,7 @@ class QueueBehaviours(EngineFixtures):
         assert await lock(engine) == []
         assert await engine.peek(ORDERS, 10) == []
 
-    async def test_inspect_counts_messages_by_what_they_do(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_inspect_counts_messages_by_what_they_do(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"locked", b"deferred", b"dead", b"locked deferred")
         _, deferred, dead, both = await lock(engine)
@@ -87,7 +87,7 @@ class QueueBehaviours(EngineFixtures):
         assert (info.ready, info.scheduled, info.locked, info.deferred, info.dead) == (3, 1, 2, 1, 1)
 
     async def test_inspect_tells_since_when_the_oldest_ready_message_waits(
-        self, engine: Engine, clock: ManualClock
+        self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine)
         await send(engine, b"locked")
@@ -99,27 +99,27 @@ class QueueBehaviours(EngineFixtures):
         await send(engine, b"newer")
         assert (await inspect(engine)).oldest_at == since
 
-    async def test_inspect_lists_all_queues_by_name_without_dead_letter_queues(self, engine: Engine) -> None:
+    async def test_inspect_lists_all_queues_by_name_without_dead_letter_queues(self, engine: FullEngine) -> None:
         await declare(engine, "b", "a/b", "C", "a")
         assert [info.name for info in await engine.inspect()] == sorted(["b", "a/b", "C", "a"])
 
-    async def test_inspect_lists_nothing_where_nothing_is(self, engine: Engine) -> None:
+    async def test_inspect_lists_nothing_where_nothing_is(self, engine: FullEngine) -> None:
         assert await engine.inspect() == []
 
-    async def test_queues_do_not_share_messages(self, engine: Engine) -> None:
+    async def test_queues_do_not_share_messages(self, engine: FullEngine) -> None:
         await declare(engine, ORDERS, BILLING)
         await send(engine, b"order")
         await send(engine, b"bill", queue=BILLING)
         assert [found.body for found in await lock(engine, BILLING)] == [b"bill"]
         assert [found.body for found in await lock(engine)] == [b"order"]
 
-    async def test_queue_names_differ_by_case(self, engine: Engine) -> None:
+    async def test_queue_names_differ_by_case(self, engine: FullEngine) -> None:
         await declare(engine, "orders", "Orders")
         await send(engine, b"capital", queue="Orders")
         assert (await bodies(engine, "orders"), await bodies(engine, "Orders")) == ([], [b"capital"])
 
     @pytest.mark.parametrize("verb", ["inspect", "update", "delete", "lock", "deferred", "peek", "session"])
-    async def test_a_queue_that_nobody_declared_is_named_in_the_error(self, engine: Engine, verb: str) -> None:
+    async def test_a_queue_that_nobody_declared_is_named_in_the_error(self, engine: FullEngine, verb: str) -> None:
         await declare(engine)
         calls: dict[str, Callable[[], Awaitable[object]]] = {
             "inspect": lambda: engine.inspect("nowhere"),
@@ -134,11 +134,11 @@ class QueueBehaviours(EngineFixtures):
             await calls[verb]()
         assert caught.value.queue == "nowhere"
 
-    async def test_sending_to_a_queue_that_nobody_declared_is_refused(self, engine: Engine) -> None:
+    async def test_sending_to_a_queue_that_nobody_declared_is_refused(self, engine: FullEngine) -> None:
         await declare(engine)
         await refused(engine, Send("nowhere", message(b"lost?")), error=QueueNotFound)
 
-    async def test_updated_settings_hold_from_then_on(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_updated_settings_hold_from_then_on(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, lock_duration=60)
         await update(engine, lock_duration=5, max_delivery_count=4)
         settings = (await inspect(engine)).settings
@@ -147,7 +147,7 @@ class QueueBehaviours(EngineFixtures):
         assert (await lock_one(engine)).locked_until == utc(clock.time() + 5)
 
     async def test_a_lock_that_is_held_keeps_its_time_when_the_setting_changes(
-        self, engine: Engine, clock: ManualClock
+        self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine, lock_duration=60)
         await send(engine, b"one")
@@ -157,14 +157,14 @@ class QueueBehaviours(EngineFixtures):
         assert await lock(engine) == []
         await engine.apply([Complete(lock_of(held))])
 
-    async def test_whether_a_queue_has_sessions_cannot_be_changed(self, engine: Engine) -> None:
+    async def test_whether_a_queue_has_sessions_cannot_be_changed(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, b"in no session")
         with pytest.raises(InvalidSetting, match="requires_session"):
             await update(engine, requires_session=True)
         assert [found.body for found in await lock(engine)] == [b"in no session"]
 
-    async def test_a_deleted_queue_is_gone_with_all_it_held(self, engine: Engine) -> None:
+    async def test_a_deleted_queue_is_gone_with_all_it_held(self, engine: FullEngine) -> None:
         await declare(engine, ORDERS, BILLING)
         await send(engine, b"dead", b"alive")
         await engine.apply([DeadLetter(lock_of(await lock_one(engine)), "broken")])
@@ -175,7 +175,7 @@ class QueueBehaviours(EngineFixtures):
                 await engine.peek(name, 1)
         assert await bodies(engine, BILLING) == [b"bill"]
 
-    async def test_a_queue_declared_anew_begins_empty(self, engine: Engine) -> None:
+    async def test_a_queue_declared_anew_begins_empty(self, engine: FullEngine) -> None:
         await declare(engine, duplicate_detection=600)
         await send(engine, b"old", b"dead")
         await engine.apply([DeadLetter(lock_of((await lock(engine))[1]), "broken")])
@@ -184,7 +184,7 @@ class QueueBehaviours(EngineFixtures):
         assert (await bodies(engine), await bodies(engine, DEAD)) == ([], [])
         assert len(await send(engine, b"old")) == 1, "what was sent to the deleted queue is no duplicate"
 
-    async def test_a_lock_from_a_deleted_queue_settles_nothing_in_its_successor(self, engine: Engine) -> None:
+    async def test_a_lock_from_a_deleted_queue_settles_nothing_in_its_successor(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, b"old")
         old = await lock_one(engine)
@@ -194,7 +194,7 @@ class QueueBehaviours(EngineFixtures):
         await lock_one(engine)
         await refused(engine, Complete(lock_of(old)), error=LockLost)
 
-    async def test_a_dead_letter_queue_cannot_be_deleted_alone(self, engine: Engine) -> None:
+    async def test_a_dead_letter_queue_cannot_be_deleted_alone(self, engine: FullEngine) -> None:
         await declare(engine, max_delivery_count=1)
         with pytest.raises(InvalidSetting):
             await engine.delete(DEAD)
@@ -204,7 +204,7 @@ class QueueBehaviours(EngineFixtures):
 
     # --- auto-delete on idle
 
-    async def test_a_queue_that_nobody_uses_is_deleted(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_queue_that_nobody_uses_is_deleted(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, auto_delete_on_idle=600)
         await declare(engine, BILLING)
         await send(engine, b"goes with it")
@@ -214,7 +214,7 @@ class QueueBehaviours(EngineFixtures):
         with pytest.raises(QueueNotFound):
             await engine.peek(DEAD, 1)
 
-    async def test_a_queue_is_not_deleted_before_its_time(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_queue_is_not_deleted_before_its_time(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, auto_delete_on_idle=10)
         clock.advance(0.9)
         await send(engine, b"used")
@@ -222,7 +222,7 @@ class QueueBehaviours(EngineFixtures):
         await keep_up(engine)
         assert await bodies(engine) == [b"used"]
 
-    async def test_sending_counts_as_use(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_sending_counts_as_use(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, auto_delete_on_idle=600)
         for _ in range(3):
             clock.advance(400)
@@ -233,7 +233,9 @@ class QueueBehaviours(EngineFixtures):
         await keep_up(engine)
         assert await engine.inspect() == []
 
-    async def test_receiving_counts_as_use_even_if_nothing_is_there(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_receiving_counts_as_use_even_if_nothing_is_there(
+        self, engine: FullEngine, clock: ManualClock
+    ) -> None:
         await declare(engine, auto_delete_on_idle=600)
         for _ in range(3):
             clock.advance(400)
@@ -243,7 +245,7 @@ class QueueBehaviours(EngineFixtures):
         await keep_up(engine)
         assert await engine.inspect() == []
 
-    async def test_looking_does_not_count_as_use(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_looking_does_not_count_as_use(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, auto_delete_on_idle=600)
         clock.advance(400)
         await engine.peek(ORDERS, 1)
@@ -252,7 +254,7 @@ class QueueBehaviours(EngineFixtures):
         await keep_up(engine)
         assert await engine.inspect() == []
 
-    async def test_waiting_counts_as_use(self, engine: Engine, broker: Broker, clock: ManualClock) -> None:
+    async def test_waiting_counts_as_use(self, engine: FullEngine, broker: Broker, clock: ManualClock) -> None:
         await declare(engine, auto_delete_on_idle=600)
         waiting = asyncio.create_task(broker.receive(ORDERS, wait=86_400))
         while not clock.sleepers:  # then it waits
@@ -263,7 +265,7 @@ class QueueBehaviours(EngineFixtures):
         assert [found.body for found in await while_time_passes(waiting, clock)] == [b"still there"]
 
     async def test_waiting_counts_as_use_for_the_other_engine(
-        self, engine: Engine, other: Engine, broker: Broker, clock: ManualClock
+        self, engine: FullEngine, other: FullEngine, broker: Broker, clock: ManualClock
     ) -> None:
         await declare(engine, auto_delete_on_idle=600)
         waiting = asyncio.create_task(broker.receive(ORDERS, wait=86_400))
@@ -283,13 +285,13 @@ class QueueBehaviours(EngineFixtures):
         assert [found.body for found in await while_time_passes(waiting, clock)] == [b"still there"]
 
     @pytest.mark.parametrize("what", ["message", "session"])
-    async def test_renewing_a_lock_counts_as_use(self, engine: Engine, clock: ManualClock, what: str) -> None:
+    async def test_renewing_a_lock_counts_as_use(self, engine: FullEngine, clock: ManualClock, what: str) -> None:
         if what == "session":
-            needs(engine.capabilities.has_sessions, "it has no sessions")
+            needs(has_sessions(engine), "it has no sessions")
         await declare(engine, auto_delete_on_idle=100, requires_session=what == "session")
         await send(engine, b"long work", session_id="A")
         session = await engine.lock_session(ORDERS, "A") if what == "session" else None
-        (held,) = await engine.lock_next(ORDERS, 1, session=session)
+        (held,) = await (engine.lock_next(ORDERS, 1) if session is None else engine.lock_in_session(session, 1))
         for _ in range(10):
             clock.advance(LOCK_S / 2)
             if session is None:
@@ -299,7 +301,7 @@ class QueueBehaviours(EngineFixtures):
             await keep_up(engine)
         await engine.apply([Complete(lock_of(held))])
 
-    async def test_a_queue_without_the_setting_stays(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_queue_without_the_setting_stays(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         number = await send_one(engine, b"patient")
         clock.advance(300 * 86_400)

@@ -3,9 +3,9 @@
 
 import pytest
 
-from redrive.broker import Abandon, Complete, Defer, Engine, Send, State
+from redrive.broker import Abandon, Complete, Defer, Send, State
 from redrive.clock import utc
-from redrive.testing.conformance.fixtures import EngineFixtures
+from redrive.testing.conformance.fixtures import EngineFixtures, FullEngine
 from redrive.testing.conformance.verbs import (
     BILLING,
     DEAD,
@@ -28,20 +28,20 @@ from redrive.testing.manual_clock import ManualClock
 class ReceivingBehaviours(EngineFixtures):
     """What receiving promises."""
 
-    async def test_messages_come_in_the_order_they_were_sent(self, engine: Engine) -> None:
+    async def test_messages_come_in_the_order_they_were_sent(self, engine: FullEngine) -> None:
         await declare(engine)
         sent = [b"%d" % number for number in range(20)]
         await send(engine, *sent)
         assert [found.body for found in await lock(engine)] == sent
 
-    async def test_messages_sent_together_come_in_the_order_of_the_list(self, engine: Engine) -> None:
+    async def test_messages_sent_together_come_in_the_order_of_the_list(self, engine: FullEngine) -> None:
         await declare(engine)
         sent = [b"%d" % number for number in range(20)]
         numbers = await engine.apply([Send(ORDERS, message(body)) for body in sent])
         assert numbers == sorted(number for number in numbers if number is not None)
         assert [found.body for found in await lock(engine)] == sent
 
-    async def test_sequence_numbers_rise_and_are_never_used_twice(self, engine: Engine) -> None:
+    async def test_sequence_numbers_rise_and_are_never_used_twice(self, engine: FullEngine) -> None:
         await declare(engine, ORDERS, BILLING)
         first = [*(await send(engine, b"1", b"2")), *(await send(engine, b"3", queue=BILLING))]
         await engine.lock_next(ORDERS, 10, delete=True)
@@ -49,14 +49,14 @@ class ReceivingBehaviours(EngineFixtures):
         assert first < await send(engine, b"4")
         assert len({*first}) == 3
 
-    async def test_receive_brings_at_most_what_was_asked_for(self, engine: Engine) -> None:
+    async def test_receive_brings_at_most_what_was_asked_for(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, b"1", b"2", b"3")
         assert [found.body for found in await lock(engine, limit=2)] == [b"1", b"2"]
         assert [found.body for found in await lock(engine, limit=2)] == [b"3"]
 
     async def test_receive_brings_what_fits_into_some_bytes_and_one_at_least(
-        self, engine: Engine, clock: ManualClock
+        self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine)
         await send(engine, *(bytes(4_000) for _ in range(3)), bytes(20_000), b"small")
@@ -68,7 +68,7 @@ class ReceivingBehaviours(EngineFixtures):
         clock.advance(LOCK_S + 1)  # their locks have ended: a receive brings them in, and must not bring too many
         assert len(await engine.lock_next(ORDERS, 10, max_bytes=45_000)) == 2
 
-    async def test_a_locked_message_is_out_of_sight(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_locked_message_is_out_of_sight(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"mine")
         held = await lock_one(engine)
@@ -77,7 +77,7 @@ class ReceivingBehaviours(EngineFixtures):
         assert await lock(engine) == []
         assert await bodies(engine) == [b"mine"]
 
-    async def test_a_received_message_says_all_about_itself(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_received_message_says_all_about_itself(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         sent = message(b"body", ttl=500)
         (number,) = await engine.apply([Send(ORDERS, sent)])
@@ -89,7 +89,9 @@ class ReceivingBehaviours(EngineFixtures):
         assert (held.due_at, held.dead_letter_info) == (None, None)
         assert (lock_of(held).queue, lock_of(held).sequence) == (ORDERS, number)
 
-    async def test_an_ended_lock_gives_the_message_to_whoever_asks(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_an_ended_lock_gives_the_message_to_whoever_asks(
+        self, engine: FullEngine, clock: ManualClock
+    ) -> None:
         await declare(engine)
         await send(engine, b"one")
         first = await lock_one(engine)
@@ -98,7 +100,7 @@ class ReceivingBehaviours(EngineFixtures):
         assert (second.sequence, second.body, second.delivery_count) == (first.sequence, b"one", 2)
         assert lock_of(second) != lock_of(first)
 
-    async def test_an_ended_lock_gives_the_message_its_old_place(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_an_ended_lock_gives_the_message_its_old_place(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"first", b"second")
         await lock_one(engine)
@@ -106,7 +108,7 @@ class ReceivingBehaviours(EngineFixtures):
         assert [found.body for found in await lock(engine)] == [b"first", b"second"]
 
     async def test_a_settled_message_does_not_come_back_when_its_lock_would_end(
-        self, engine: Engine, clock: ManualClock
+        self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine)
         await send(engine, b"done")
@@ -117,7 +119,7 @@ class ReceivingBehaviours(EngineFixtures):
 
     # --- delivery count
 
-    async def test_the_delivery_count_rises_with_every_lock(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_the_delivery_count_rises_with_every_lock(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"one")
         counts = []
@@ -127,7 +129,7 @@ class ReceivingBehaviours(EngineFixtures):
             await engine.apply([Abandon(lock_of(held))])
         assert counts == [1, 2, 3, 4, 5]
 
-    async def test_a_message_whose_last_lock_ends_is_dead(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_message_whose_last_lock_ends_is_dead(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, max_delivery_count=3)
         await send(engine, b"hopeless")
         for _ in range(3):
@@ -141,7 +143,7 @@ class ReceivingBehaviours(EngineFixtures):
         assert (dead.dead_letter_info.reason, dead.dead_letter_info.source) == ("MaxDeliveryCountExceeded", ORDERS)
         assert "3" in dead.dead_letter_info.description
 
-    async def test_a_message_abandoned_for_the_last_time_is_dead_at_once(self, engine: Engine) -> None:
+    async def test_a_message_abandoned_for_the_last_time_is_dead_at_once(self, engine: FullEngine) -> None:
         await declare(engine, max_delivery_count=2)
         await send(engine, b"hopeless")
         for _ in range(2):
@@ -151,13 +153,13 @@ class ReceivingBehaviours(EngineFixtures):
         assert dead.dead_letter_info is not None
         assert dead.dead_letter_info.reason == "MaxDeliveryCountExceeded"
 
-    async def test_the_last_abandon_may_change_headers_too(self, engine: Engine) -> None:
+    async def test_the_last_abandon_may_change_headers_too(self, engine: FullEngine) -> None:
         await declare(engine, max_delivery_count=1)
         await send(engine, b"hopeless")
         await engine.apply([Abandon(lock_of(await lock_one(engine)), headers={"last": "words"})])
         assert (await lock_one(engine, DEAD)).headers == {"last": "words"}
 
-    async def test_one_delivery_may_be_all_there_is(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_one_delivery_may_be_all_there_is(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, max_delivery_count=1)
         await send(engine, b"once")
         await lock_one(engine)
@@ -165,7 +167,7 @@ class ReceivingBehaviours(EngineFixtures):
         assert await lock(engine) == []
         assert [found.body for found in await lock(engine, DEAD)] == [b"once"]
 
-    async def test_lowering_the_limit_holds_for_messages_that_had_more(self, engine: Engine) -> None:
+    async def test_lowering_the_limit_holds_for_messages_that_had_more(self, engine: FullEngine) -> None:
         await declare(engine, max_delivery_count=10)
         await send(engine, b"often", b"never")
         for _ in range(4):
@@ -174,7 +176,7 @@ class ReceivingBehaviours(EngineFixtures):
         assert [found.body for found in await lock(engine)] == [b"never"]
         assert await bodies(engine, DEAD) == [b"often"]
 
-    async def test_raising_the_limit_gives_more_deliveries(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_raising_the_limit_gives_more_deliveries(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, max_delivery_count=1)
         await send(engine, b"one")
         await lock_one(engine)
@@ -182,7 +184,7 @@ class ReceivingBehaviours(EngineFixtures):
         clock.advance(LOCK_S)
         assert (await lock_one(engine)).delivery_count == 2
 
-    async def test_looking_does_not_count(self, engine: Engine) -> None:
+    async def test_looking_does_not_count(self, engine: FullEngine) -> None:
         await declare(engine, max_delivery_count=1)
         await send(engine, b"one")
         for _ in range(3):
@@ -191,7 +193,7 @@ class ReceivingBehaviours(EngineFixtures):
 
     # --- renewal
 
-    async def test_a_renewed_lock_lasts_a_full_duration_from_now(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_renewed_lock_lasts_a_full_duration_from_now(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"long")
         held = await lock_one(engine)
@@ -201,7 +203,7 @@ class ReceivingBehaviours(EngineFixtures):
         assert await lock(engine) == []
         await engine.apply([Complete(lock_of(held))])
 
-    async def test_a_renewed_lock_ends_too(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_renewed_lock_ends_too(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"long")
         held = await lock_one(engine)
@@ -210,7 +212,9 @@ class ReceivingBehaviours(EngineFixtures):
         clock.advance(LOCK_S)
         assert (await lock_one(engine)).delivery_count == 2
 
-    async def test_a_lost_lock_cannot_be_renewed_and_the_others_are(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_lost_lock_cannot_be_renewed_and_the_others_are(
+        self, engine: FullEngine, clock: ManualClock
+    ) -> None:
         await declare(engine)
         await send(engine, b"lost", b"done", b"held")
         lost = await lock_one(engine)
@@ -221,7 +225,7 @@ class ReceivingBehaviours(EngineFixtures):
         renewed = await engine.renew([lock_of(lost), lock_of(done), lock_of(held)])
         assert renewed == [None, None, utc(clock.time() + LOCK_S)]
 
-    async def test_renewing_does_not_take_back_what_another_has(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_renewing_does_not_take_back_what_another_has(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"one")
         first = await lock_one(engine)
@@ -230,12 +234,12 @@ class ReceivingBehaviours(EngineFixtures):
         assert await engine.renew([lock_of(first)]) == [None]
         await engine.apply([Complete(lock_of(second))])
 
-    async def test_renewing_nothing_is_nothing(self, engine: Engine) -> None:
+    async def test_renewing_nothing_is_nothing(self, engine: FullEngine) -> None:
         assert await engine.renew([]) == []
 
     # --- receive-and-delete
 
-    async def test_receive_and_delete_takes_messages_out_for_good(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_receive_and_delete_takes_messages_out_for_good(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"1", b"2", b"3")
         taken = await engine.lock_next(ORDERS, 2, delete=True)
@@ -247,14 +251,14 @@ class ReceivingBehaviours(EngineFixtures):
         assert [found.body for found in await lock(engine)] == [b"3"]
         assert await bodies(engine, DEAD) == []
 
-    async def test_receive_and_delete_counts_as_a_delivery(self, engine: Engine) -> None:
+    async def test_receive_and_delete_counts_as_a_delivery(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, b"one")
         await engine.apply([Abandon(lock_of(await lock_one(engine)))])
         (taken,) = await engine.lock_next(ORDERS, 1, delete=True)
         assert taken.delivery_count == 2
 
-    async def test_receive_and_delete_leaves_what_others_hold(self, engine: Engine) -> None:
+    async def test_receive_and_delete_leaves_what_others_hold(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, b"held", b"free")
         held = await lock_one(engine)
@@ -263,7 +267,7 @@ class ReceivingBehaviours(EngineFixtures):
 
     # --- peek
 
-    async def test_peek_shows_every_state_in_order_of_the_numbers(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_peek_shows_every_state_in_order_of_the_numbers(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"locked", b"deferred", b"both")
         _, deferred, both = await lock(engine)
@@ -279,7 +283,7 @@ class ReceivingBehaviours(EngineFixtures):
             (b"ready", State.READY),
         ]
 
-    async def test_peek_tells_when_a_lock_ends(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_peek_tells_when_a_lock_ends(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"deferred", b"locked", b"ready")
         (deferred,) = await engine.lock_next(ORDERS, 1)
@@ -292,7 +296,7 @@ class ReceivingBehaviours(EngineFixtures):
         assert held.locked_until == utc(clock.time() + LOCK_S)
         assert [seen.due_at for seen in await engine.peek(ORDERS, 9)] == [None, None, None]
 
-    async def test_peek_shows_only_the_states_asked_for(self, engine: Engine) -> None:
+    async def test_peek_shows_only_the_states_asked_for(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, b"locked", b"ready")
         await lock_one(engine)
@@ -301,7 +305,7 @@ class ReceivingBehaviours(EngineFixtures):
         shown = await engine.peek(ORDERS, 10, states=[State.DEFERRED, State.READY])
         assert [seen.body for seen in shown] == [b"ready"]
 
-    async def test_peek_goes_through_a_queue_page_by_page(self, engine: Engine) -> None:
+    async def test_peek_goes_through_a_queue_page_by_page(self, engine: FullEngine) -> None:
         await declare(engine)
         sent = [b"%d" % number for number in range(25)]
         await send(engine, *sent)
@@ -314,18 +318,18 @@ class ReceivingBehaviours(EngineFixtures):
         assert shown == sent
 
     @pytest.mark.parametrize("start", [-1, 0, 2**62, 2**63, 2**100])
-    async def test_peek_can_start_anywhere(self, engine: Engine, start: int) -> None:
+    async def test_peek_can_start_anywhere(self, engine: FullEngine, start: int) -> None:
         await declare(engine)
         await send(engine, b"one")
         assert len(await engine.peek(ORDERS, 10, start=start)) == (1 if start <= 0 else 0)
 
-    async def test_peek_gives_no_right_to_settle(self, engine: Engine) -> None:
+    async def test_peek_gives_no_right_to_settle(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, b"locked", b"ready")
         await lock_one(engine)
         assert [seen.lock for seen in await engine.peek(ORDERS, 10)] == [None, None]
 
-    async def test_looking_changes_nothing(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_looking_changes_nothing(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"locked", b"ready", ttl=30)
         await lock_one(engine)

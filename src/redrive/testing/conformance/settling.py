@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from redrive.broker import Abandon, Complete, DeadLetter, Defer, Effect, Engine, Lock, Send, State
+from redrive.broker import Abandon, Complete, DeadLetter, Defer, Effect, Lock, Send, State
 from redrive.clock import utc
 from redrive.errors import LockLost, MessageNotFound, QueueNotFound
-from redrive.testing.conformance.fixtures import EngineFixtures
+from redrive.testing.conformance.fixtures import EngineFixtures, FullEngine
 from redrive.testing.conformance.verbs import (
     BILLING,
     DEAD,
@@ -47,7 +47,7 @@ class SettlingBehaviours(EngineFixtures):
 
     @every_settlement
     async def test_settling_works_until_the_lock_ends(
-        self, engine: Engine, clock: ManualClock, settle: Callable[[Lock], Effect]
+        self, engine: FullEngine, clock: ManualClock, settle: Callable[[Lock], Effect]
     ) -> None:
         await declare(engine)
         await send(engine, b"one")
@@ -58,7 +58,7 @@ class SettlingBehaviours(EngineFixtures):
 
     @every_settlement
     async def test_settling_after_the_lock_ended_is_refused(
-        self, engine: Engine, clock: ManualClock, settle: Callable[[Lock], Effect]
+        self, engine: FullEngine, clock: ManualClock, settle: Callable[[Lock], Effect]
     ) -> None:
         await declare(engine)
         await send(engine, b"one")
@@ -69,7 +69,7 @@ class SettlingBehaviours(EngineFixtures):
 
     @every_settlement
     async def test_settling_what_another_holds_by_now_is_refused(
-        self, engine: Engine, clock: ManualClock, settle: Callable[[Lock], Effect]
+        self, engine: FullEngine, clock: ManualClock, settle: Callable[[Lock], Effect]
     ) -> None:
         await declare(engine)
         await send(engine, b"one")
@@ -82,7 +82,7 @@ class SettlingBehaviours(EngineFixtures):
     @every_settlement
     @pytest.mark.parametrize("first", SETTLEMENTS.values(), ids=SETTLEMENTS)
     async def test_settling_twice_is_refused(
-        self, engine: Engine, first: Callable[[Lock], Effect], settle: Callable[[Lock], Effect]
+        self, engine: FullEngine, first: Callable[[Lock], Effect], settle: Callable[[Lock], Effect]
     ) -> None:
         await declare(engine)
         await send(engine, b"one")
@@ -92,7 +92,7 @@ class SettlingBehaviours(EngineFixtures):
 
     @every_settlement
     async def test_settling_with_a_foreign_token_is_refused(
-        self, engine: Engine, settle: Callable[[Lock], Effect]
+        self, engine: FullEngine, settle: Callable[[Lock], Effect]
     ) -> None:
         await declare(engine)
         await send(engine, b"one")
@@ -103,7 +103,7 @@ class SettlingBehaviours(EngineFixtures):
 
     @every_settlement
     async def test_settling_in_a_foreign_queue_is_refused(
-        self, engine: Engine, settle: Callable[[Lock], Effect]
+        self, engine: FullEngine, settle: Callable[[Lock], Effect]
     ) -> None:
         await declare(engine, ORDERS, BILLING)
         await send(engine, b"one")
@@ -115,7 +115,7 @@ class SettlingBehaviours(EngineFixtures):
 
     @every_settlement
     async def test_settling_a_number_that_never_was_is_refused(
-        self, engine: Engine, settle: Callable[[Lock], Effect]
+        self, engine: FullEngine, settle: Callable[[Lock], Effect]
     ) -> None:
         await declare(engine)
         await send(engine, b"one")
@@ -123,7 +123,7 @@ class SettlingBehaviours(EngineFixtures):
         for sequence in (held.sequence + 1, 0, -1, 2**63, 2**100):
             await refused(engine, settle(Lock(ORDERS, sequence, held.token)), error=LockLost)
 
-    async def test_a_lost_lock_says_which_message_it_was(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_lost_lock_says_which_message_it_was(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"one")
         held = await lock_one(engine)
@@ -134,14 +134,16 @@ class SettlingBehaviours(EngineFixtures):
 
     # --- abandon
 
-    async def test_an_abandoned_message_is_ready_at_once_in_its_old_place(self, engine: Engine) -> None:
+    async def test_an_abandoned_message_is_ready_at_once_in_its_old_place(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, b"first", b"second")
         held = await lock_one(engine)
         await engine.apply([Abandon(lock_of(held))])
         assert [(found.body, found.delivery_count) for found in await lock(engine)] == [(b"first", 2), (b"second", 1)]
 
-    async def test_abandoning_with_a_delay_keeps_id_number_and_count(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_abandoning_with_a_delay_keeps_id_number_and_count(
+        self, engine: FullEngine, clock: ManualClock
+    ) -> None:
         await declare(engine)
         await send(engine, b"first", b"second", headers={"kept": True})
         held = await lock_one(engine)
@@ -156,21 +158,23 @@ class SettlingBehaviours(EngineFixtures):
         assert (again.message, again.sequence, again.delivery_count) == (held.message, held.sequence, 2)
         assert again.enqueued_at == held.enqueued_at
 
-    async def test_a_postponed_message_takes_its_old_place(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_postponed_message_takes_its_old_place(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"first", b"second")
         await engine.apply([Abandon(lock_of(await lock_one(engine)), 30.0)])
         clock.advance(30)
         assert [found.body for found in await lock(engine)] == [b"first", b"second"]
 
-    async def test_abandoning_with_a_delay_the_last_time_is_the_end(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_abandoning_with_a_delay_the_last_time_is_the_end(
+        self, engine: FullEngine, clock: ManualClock
+    ) -> None:
         await declare(engine, max_delivery_count=1)
         await send(engine, b"hopeless")
         await engine.apply([Abandon(lock_of(await lock_one(engine)), 30.0)])
         clock.advance(30)
         assert (await lock(engine), await bodies(engine, DEAD)) == ([], [b"hopeless"])
 
-    async def test_deliveries_can_be_counted_anew(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_deliveries_can_be_counted_anew(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, max_delivery_count=1)
         await send(engine, b"one")
         for delay in (0.0, 5.0, 0.0):
@@ -181,7 +185,7 @@ class SettlingBehaviours(EngineFixtures):
         assert await bodies(engine, DEAD) == []
 
     @pytest.mark.parametrize("delay", [0.0, 5.0])
-    async def test_abandoning_can_change_headers(self, engine: Engine, clock: ManualClock, delay: float) -> None:
+    async def test_abandoning_can_change_headers(self, engine: FullEngine, clock: ManualClock, delay: float) -> None:
         await declare(engine)
         await send(engine, b"one", headers={"kept": 1, "changed": 1, "removed": 1, "nothing": None}, subject="kept")
         held = await lock_one(engine)
@@ -192,7 +196,9 @@ class SettlingBehaviours(EngineFixtures):
         assert (again.message.subject, again.id, again.body) == ("kept", held.id, b"one")
 
     @pytest.mark.parametrize("settle", [Defer, partial(DeadLetter, reason="x")])
-    async def test_setting_aside_can_change_headers_too(self, engine: Engine, settle: Callable[..., Effect]) -> None:
+    async def test_setting_aside_can_change_headers_too(
+        self, engine: FullEngine, settle: Callable[..., Effect]
+    ) -> None:
         await declare(engine)
         await send(engine, b"one", headers={"removed": 1})
         held = await lock_one(engine)
@@ -202,7 +208,9 @@ class SettlingBehaviours(EngineFixtures):
 
     # --- defer
 
-    async def test_a_deferred_message_is_received_by_its_number_only(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_deferred_message_is_received_by_its_number_only(
+        self, engine: FullEngine, clock: ManualClock
+    ) -> None:
         await declare(engine)
         await send(engine, b"one")
         held = await lock_one(engine)
@@ -213,7 +221,7 @@ class SettlingBehaviours(EngineFixtures):
         assert (again.message, again.delivery_count, again.state) == (held.message, 2, State.DEFERRED_LOCKED)
         assert again.locked_until == utc(clock.time() + LOCK_S)
 
-    async def test_a_locked_deferred_message_is_not_to_be_had_twice(self, engine: Engine) -> None:
+    async def test_a_locked_deferred_message_is_not_to_be_had_twice(self, engine: FullEngine) -> None:
         await declare(engine)
         number = await send_one(engine, b"one")
         await engine.apply([Defer(lock_of(await lock_one(engine)))])
@@ -222,7 +230,7 @@ class SettlingBehaviours(EngineFixtures):
             await deferred_one(engine, number)
 
     async def test_a_locked_deferred_message_goes_back_when_its_lock_ends(
-        self, engine: Engine, clock: ManualClock
+        self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine)
         number = await send_one(engine, b"one")
@@ -234,7 +242,7 @@ class SettlingBehaviours(EngineFixtures):
         await refused(engine, Complete(lock_of(lost)), error=LockLost)
 
     async def test_a_deferred_message_is_received_after_its_lock_ended_without_upkeep(
-        self, engine: Engine, clock: ManualClock
+        self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine)
         number = await send_one(engine, b"one")
@@ -245,7 +253,7 @@ class SettlingBehaviours(EngineFixtures):
 
     @every_settlement
     async def test_a_deferred_message_can_be_settled(
-        self, engine: Engine, clock: ManualClock, settle: Callable[[Lock], Effect]
+        self, engine: FullEngine, clock: ManualClock, settle: Callable[[Lock], Effect]
     ) -> None:
         await declare(engine)
         number = await send_one(engine, b"one")
@@ -260,7 +268,7 @@ class SettlingBehaviours(EngineFixtures):
         assert state == (State.SCHEDULED if postponed else expected)
         assert await bodies(engine, DEAD) == ([b"one"] if isinstance(kind, DeadLetter) else [])
 
-    async def test_deferred_messages_are_received_all_or_none(self, engine: Engine) -> None:
+    async def test_deferred_messages_are_received_all_or_none(self, engine: FullEngine) -> None:
         await declare(engine)
         numbers = await send(engine, b"1", b"2", b"3")
         held = await lock(engine)
@@ -273,20 +281,20 @@ class SettlingBehaviours(EngineFixtures):
         assert [found.body for found in await engine.lock_deferred(ORDERS, numbers[1::-1])] == [b"2", b"1"]
 
     @pytest.mark.parametrize("number", [0, -1, 10_000, 2**63, 2**100])
-    async def test_a_number_that_is_not_deferred_is_not_found(self, engine: Engine, number: int) -> None:
+    async def test_a_number_that_is_not_deferred_is_not_found(self, engine: FullEngine, number: int) -> None:
         await declare(engine)
         await send(engine, b"ready")
         with pytest.raises(MessageNotFound):
             await engine.lock_deferred(ORDERS, [number])
 
-    async def test_a_deferred_message_of_another_queue_is_not_found(self, engine: Engine) -> None:
+    async def test_a_deferred_message_of_another_queue_is_not_found(self, engine: FullEngine) -> None:
         await declare(engine, ORDERS, BILLING)
         number = await send_one(engine, b"one")
         await engine.apply([Defer(lock_of(await lock_one(engine)))])
         with pytest.raises(MessageNotFound):
             await deferred_one(engine, number, BILLING)
 
-    async def test_the_same_deferred_number_twice_in_one_call_is_refused(self, engine: Engine) -> None:
+    async def test_the_same_deferred_number_twice_in_one_call_is_refused(self, engine: FullEngine) -> None:
         await declare(engine)
         number = await send_one(engine, b"one")
         await engine.apply([Defer(lock_of(await lock_one(engine)))])
@@ -295,7 +303,7 @@ class SettlingBehaviours(EngineFixtures):
             await engine.lock_deferred(ORDERS, [number, number])
         assert await everything(engine) == before
 
-    async def test_deferred_deliveries_are_counted_to_the_end(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_deferred_deliveries_are_counted_to_the_end(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, max_delivery_count=2)
         number = await send_one(engine, b"one")
         await engine.apply([Defer(lock_of(await lock_one(engine)))])
@@ -309,7 +317,7 @@ class SettlingBehaviours(EngineFixtures):
 
     # --- dead letters
 
-    async def test_a_dead_letter_says_why_and_whence(self, engine: Engine) -> None:
+    async def test_a_dead_letter_says_why_and_whence(self, engine: FullEngine) -> None:
         await declare(engine)
         sent = message(b"broken", headers={"tried": 3}, subject="order")
         await engine.apply([Send(ORDERS, sent)])
@@ -321,7 +329,7 @@ class SettlingBehaviours(EngineFixtures):
         assert (dead.message, dead.queue, dead.delivery_count) == (sent, DEAD, 1)
         assert (await inspect(engine)).dead == 1
 
-    async def test_a_dead_letter_queue_is_a_queue(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_dead_letter_queue_is_a_queue(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"1", b"2", b"3", b"4")
         await engine.apply([DeadLetter(lock_of(held), "broken") for held in await lock(engine)])
@@ -335,7 +343,7 @@ class SettlingBehaviours(EngineFixtures):
         assert await bodies(engine, DEAD) == [b"2", b"3", b"4"]
         await engine.apply([Complete(lock_of(fourth))])
 
-    async def test_dead_letters_do_not_expire(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_dead_letters_do_not_expire(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, default_ttl=100)
         await send(engine, b"dead", ttl=50)
         await engine.apply([DeadLetter(lock_of(await lock_one(engine)), "broken")])
@@ -343,7 +351,7 @@ class SettlingBehaviours(EngineFixtures):
         await engine.upkeep()
         assert (await lock_one(engine, DEAD)).body == b"dead"
 
-    async def test_dead_lettering_a_dead_letter_leaves_it_where_it_is(self, engine: Engine) -> None:
+    async def test_dead_lettering_a_dead_letter_leaves_it_where_it_is(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, b"dead")
         await engine.apply([DeadLetter(lock_of(await lock_one(engine)), "first")])
@@ -353,7 +361,7 @@ class SettlingBehaviours(EngineFixtures):
         assert (dead.dead_letter_info.reason, dead.dead_letter_info.source) == ("second", ORDERS)
         assert [info.name for info in await engine.inspect()] == [ORDERS]
 
-    async def test_a_dead_letter_can_be_sent_again_in_one_step(self, engine: Engine) -> None:
+    async def test_a_dead_letter_can_be_sent_again_in_one_step(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, b"dead", headers={"kept": "yes"})
         await engine.apply([DeadLetter(lock_of(await lock_one(engine)), "broken")])

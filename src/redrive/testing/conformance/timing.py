@@ -3,10 +3,10 @@
 
 import pytest
 
-from redrive.broker import Abandon, Cancel, Complete, Defer, Engine, QueueSettings, Send, State
+from redrive.broker import Abandon, Cancel, Complete, Defer, QueueSettings, Send, State
 from redrive.clock import utc
 from redrive.errors import MessageNotFound, QueueNotFound
-from redrive.testing.conformance.fixtures import EngineFixtures
+from redrive.testing.conformance.fixtures import EngineFixtures, FullEngine
 from redrive.testing.conformance.verbs import (
     BILLING,
     DEAD,
@@ -29,7 +29,7 @@ from redrive.testing.conformance.verbs import (
 from redrive.testing.manual_clock import ManualClock
 
 
-async def schedule(engine: Engine, clock: ManualClock, body: bytes, delay: float, **fields: object) -> int:
+async def schedule(engine: FullEngine, clock: ManualClock, body: bytes, delay: float, **fields: object) -> int:
     """Send a message for later; return its number."""
     (number,) = await engine.apply([Send(ORDERS, message(body, **fields), utc(clock.time() + delay))])
     assert number is not None
@@ -41,7 +41,7 @@ class TimingBehaviours(EngineFixtures):
 
     # --- scheduling
 
-    async def test_a_scheduled_message_appears_at_its_instant(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_scheduled_message_appears_at_its_instant(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         number = await schedule(engine, clock, b"later", 30)
         (seen,) = await engine.peek(ORDERS, 1)
@@ -54,13 +54,13 @@ class TimingBehaviours(EngineFixtures):
 
     @pytest.mark.parametrize("delay", [0.0, -1.0, -86_400.0])
     async def test_a_message_scheduled_for_the_past_is_ready_at_once(
-        self, engine: Engine, clock: ManualClock, delay: float
+        self, engine: FullEngine, clock: ManualClock, delay: float
     ) -> None:
         await declare(engine)
         await schedule(engine, clock, b"late", delay)
         assert (await lock_one(engine)).body == b"late"
 
-    async def test_scheduled_messages_appear_each_in_its_time(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_scheduled_messages_appear_each_in_its_time(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         for delay in (30, 10, 20):
             await schedule(engine, clock, b"%d" % delay, delay)
@@ -70,31 +70,33 @@ class TimingBehaviours(EngineFixtures):
             seen += [found.body for found in await engine.lock_next(ORDERS, 10, delete=True)]
         assert seen == [b"10", b"20", b"30"]
 
-    async def test_a_cancelled_message_never_appears(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_cancelled_message_never_appears(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         number = await schedule(engine, clock, b"never", 30)
         assert await engine.apply([Cancel(ORDERS, number)]) == [None]
         clock.advance(30)
         assert (await lock(engine), await bodies(engine)) == ([], [])
 
-    async def test_cancelling_twice_is_refused(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_cancelling_twice_is_refused(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         number = await schedule(engine, clock, b"never", 30)
         await engine.apply([Cancel(ORDERS, number)])
         await refused(engine, Cancel(ORDERS, number), error=MessageNotFound)
 
     @pytest.mark.parametrize("number", [0, -1, 10_000, 2**63, 2**100])
-    async def test_cancelling_a_number_that_never_was_is_refused(self, engine: Engine, number: int) -> None:
+    async def test_cancelling_a_number_that_never_was_is_refused(self, engine: FullEngine, number: int) -> None:
         await declare(engine)
         await refused(engine, Cancel(ORDERS, number), error=MessageNotFound)
 
-    async def test_cancelling_a_message_of_another_queue_is_refused(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_cancelling_a_message_of_another_queue_is_refused(
+        self, engine: FullEngine, clock: ManualClock
+    ) -> None:
         await declare(engine, ORDERS, BILLING)
         number = await schedule(engine, clock, b"later", 30)
         await refused(engine, Cancel(BILLING, number), error=MessageNotFound)
         await refused(engine, Cancel("nowhere", number), error=QueueNotFound)
 
-    async def test_cancelling_what_is_not_scheduled_is_refused(self, engine: Engine) -> None:
+    async def test_cancelling_what_is_not_scheduled_is_refused(self, engine: FullEngine) -> None:
         await declare(engine)
         numbers = await send(engine, b"deferred", b"locked", b"ready")
         deferred, _ = await lock(engine, limit=2)
@@ -103,7 +105,7 @@ class TimingBehaviours(EngineFixtures):
             await refused(engine, Cancel(ORDERS, number), error=MessageNotFound)
 
     async def test_cancelling_a_message_whose_time_has_come_is_refused(
-        self, engine: Engine, clock: ManualClock
+        self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine)
         number = await schedule(engine, clock, b"due", 30)
@@ -112,7 +114,7 @@ class TimingBehaviours(EngineFixtures):
         assert (await lock_one(engine)).body == b"due"
 
     async def test_a_due_message_is_found_behind_many_of_another_queue(
-        self, engine: Engine, clock: ManualClock
+        self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine, ORDERS, BILLING)
         early, later = utc(clock.time() + 10), utc(clock.time() + 20)
@@ -125,7 +127,7 @@ class TimingBehaviours(EngineFixtures):
 
     @pytest.mark.parametrize(("own", "of_queue"), [(10, None), (None, 10), (10, 20), (20, 10)])
     async def test_the_shorter_time_to_live_counts(
-        self, engine: Engine, clock: ManualClock, own: float | None, of_queue: float | None
+        self, engine: FullEngine, clock: ManualClock, own: float | None, of_queue: float | None
     ) -> None:
         await declare(engine, default_ttl=of_queue)
         await send(engine, b"short-lived", ttl=own)
@@ -138,7 +140,7 @@ class TimingBehaviours(EngineFixtures):
         await keep_up(engine)
         assert (await bodies(engine), await bodies(engine, DEAD)) == ([], [])
 
-    async def test_a_message_without_time_to_live_does_not_expire(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_message_without_time_to_live_does_not_expire(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"patient")
         clock.advance(365 * 86_400)
@@ -147,7 +149,7 @@ class TimingBehaviours(EngineFixtures):
 
     @pytest.mark.parametrize("by", ["receive", "upkeep"])
     async def test_an_expired_message_is_dead_lettered_where_the_queue_says_so(
-        self, engine: Engine, clock: ManualClock, by: str
+        self, engine: FullEngine, clock: ManualClock, by: str
     ) -> None:
         await declare(engine, dead_letter_on_expiration=True)
         await send(engine, b"too late", ttl=10)
@@ -161,14 +163,16 @@ class TimingBehaviours(EngineFixtures):
         assert (dead.dead_letter_info.reason, dead.dead_letter_info.source) == ("TTLExpiredException", ORDERS)
         assert (dead.body, dead.expires_at) == (b"too late", None)
 
-    async def test_receive_and_delete_does_not_bring_what_has_expired(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_receive_and_delete_does_not_bring_what_has_expired(
+        self, engine: FullEngine, clock: ManualClock
+    ) -> None:
         await declare(engine)
         await send(engine, b"short-lived", ttl=10)
         await send(engine, b"alive")
         clock.advance(10)
         assert [found.body for found in await engine.lock_next(ORDERS, 10, delete=True)] == [b"alive"]
 
-    async def test_expired_messages_do_not_hide_those_behind_them(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_expired_messages_do_not_hide_those_behind_them(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, *(b"%d" % number for number in range(30)), ttl=10)
         await send(engine, b"alive")
@@ -176,7 +180,7 @@ class TimingBehaviours(EngineFixtures):
         assert (await lock_one(engine)).body == b"alive"
 
     async def test_expired_messages_among_the_living_are_locked_for_nobody(
-        self, engine: Engine, clock: ManualClock
+        self, engine: FullEngine, clock: ManualClock
     ) -> None:
         """There are more of them than one receive sees to, and those between the living are not the first to go."""
         await declare(engine, dead_letter_on_expiration=True)
@@ -191,7 +195,7 @@ class TimingBehaviours(EngineFixtures):
         info = await inspect(engine)
         assert (info.ready, info.locked, info.dead) == (0, 6, 1_220)
 
-    async def test_a_locked_message_does_not_expire(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_locked_message_does_not_expire(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"in hand", ttl=10)
         held = await lock_one(engine)
@@ -201,7 +205,7 @@ class TimingBehaviours(EngineFixtures):
 
     @pytest.mark.parametrize("given_back", ["by abandon", "by time"])
     async def test_a_message_that_is_given_back_too_late_expires(
-        self, engine: Engine, clock: ManualClock, given_back: str
+        self, engine: FullEngine, clock: ManualClock, given_back: str
     ) -> None:
         await declare(engine)
         await send(engine, b"in hand", ttl=10)
@@ -215,7 +219,7 @@ class TimingBehaviours(EngineFixtures):
         await keep_up(engine)
         assert await bodies(engine) == []
 
-    async def test_a_scheduled_message_lives_from_its_due_time(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_scheduled_message_lives_from_its_due_time(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, default_ttl=20)
         await schedule(engine, clock, b"later", 100, ttl=10)
         due = clock.time() + 100
@@ -226,7 +230,7 @@ class TimingBehaviours(EngineFixtures):
         clock.advance(1)
         assert await lock(engine) == []
 
-    async def test_a_deferred_message_expires(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_deferred_message_expires(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, dead_letter_on_expiration=True)
         number = await send_one(engine, b"aside", ttl=10)
         await engine.apply([Defer(lock_of(await lock_one(engine)))])
@@ -237,7 +241,7 @@ class TimingBehaviours(EngineFixtures):
         assert (await bodies(engine), await bodies(engine, DEAD)) == ([], [b"aside"])
 
     async def test_changing_the_setting_leaves_the_expiry_of_what_was_sent(
-        self, engine: Engine, clock: ManualClock
+        self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine, default_ttl=100)
         await send(engine, b"old")
@@ -248,7 +252,7 @@ class TimingBehaviours(EngineFixtures):
 
     # --- upkeep
 
-    async def test_upkeep_says_what_it_did(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_upkeep_says_what_it_did(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, max_delivery_count=1)
         await declare(engine, "idle", auto_delete_on_idle=70)
         await engine.declare("much", QueueSettings())
@@ -264,10 +268,10 @@ class TimingBehaviours(EngineFixtures):
         again = await engine.upkeep()
         assert (again.released, again.over_delivered, again.expired, again.queues_deleted) == (0, 0, 0, 0)
 
-    async def test_upkeep_with_nothing_to_do_is_finished(self, engine: Engine) -> None:
+    async def test_upkeep_with_nothing_to_do_is_finished(self, engine: FullEngine) -> None:
         assert (await engine.upkeep()).is_finished is True
 
-    async def test_upkeep_expires_many_messages_in_bounded_steps(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_upkeep_expires_many_messages_in_bounded_steps(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, dead_letter_on_expiration=True)
         await engine.apply([Send(ORDERS, message(b"%d" % number, ttl=10)) for number in range(50)])
         clock.advance(10)
@@ -280,7 +284,7 @@ class TimingBehaviours(EngineFixtures):
         assert left[:3] == [30, 10, 0]
         assert len(await bodies(engine, DEAD)) == 50
 
-    async def test_upkeep_ends_many_locks_in_bounded_steps(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_upkeep_ends_many_locks_in_bounded_steps(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await engine.apply([Send(ORDERS, message(b"%d" % number)) for number in range(50)])
         await lock(engine)
@@ -294,7 +298,7 @@ class TimingBehaviours(EngineFixtures):
         assert (await inspect(engine)).ready == 50
 
     async def test_a_receive_leaves_the_bulk_of_what_has_expired_to_upkeep(
-        self, engine: Engine, clock: ManualClock
+        self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine)
         expiring = [Send(ORDERS, message(b"%d" % number, ttl=10)) for number in range(20_000)]
@@ -304,7 +308,7 @@ class TimingBehaviours(EngineFixtures):
         assert (await lock_one(engine)).body == b"alive"
         assert (await inspect(engine)).ready > 10_000, "one receive should not do it all"
 
-    async def test_time_going_back_loses_nothing(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_time_going_back_loses_nothing(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"held", b"ready")
         held = await lock_one(engine)

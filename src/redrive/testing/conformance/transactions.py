@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from redrive.broker import Abandon, Cancel, Complete, DeadLetter, Defer, Effect, Engine, Lock, Send, State
+from redrive.broker import Abandon, Cancel, Complete, DeadLetter, Defer, Effect, Lock, Send, State
 from redrive.clock import utc
 from redrive.errors import LockLost, MessageNotFound, MessageTooLarge, QueueNotFound, RedriveError, SessionRequired
-from redrive.testing.conformance.fixtures import EngineFixtures, needs
+from redrive.testing.conformance.fixtures import EngineFixtures, FullEngine, has_sessions, needs
 from redrive.testing.conformance.settling import every_settlement
 from redrive.testing.conformance.verbs import (
     BILLING,
@@ -41,7 +41,7 @@ FAILURES: dict[str, tuple[Callable[[Lock], Effect], type[RedriveError]]] = {
 every_failure = pytest.mark.parametrize(("failing", "error"), FAILURES.values(), ids=FAILURES)
 
 
-async def lost_lock(engine: Engine, clock: ManualClock) -> Lock:
+async def lost_lock(engine: FullEngine, clock: ManualClock) -> Lock:
     """Return a lock that was good once."""
     await send(engine, b"lost", queue=BILLING)
     lost = lock_of(await lock_one(engine, BILLING))
@@ -52,7 +52,7 @@ async def lost_lock(engine: Engine, clock: ManualClock) -> Lock:
 class TransactionBehaviours(EngineFixtures):
     """What ``apply`` promises."""
 
-    async def test_settling_and_sending_happen_together(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_settling_and_sending_happen_together(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, ORDERS, BILLING, "shipping")
         await send(engine, b"order")
         held = await lock_one(engine)
@@ -70,7 +70,7 @@ class TransactionBehaviours(EngineFixtures):
         assert (await bodies(engine), await bodies(engine, BILLING)) == ([b"another"], [b"bill"])
         assert [seen.state for seen in await engine.peek("shipping", 1)] == [State.SCHEDULED]
 
-    async def test_every_effect_has_its_outcome_in_its_place(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_every_effect_has_its_outcome_in_its_place(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"1", b"2", b"3", b"4")
         (later,) = await engine.apply([Send(ORDERS, message(b"later"), utc(clock.time() + 9))])
@@ -82,10 +82,10 @@ class TransactionBehaviours(EngineFixtures):
         )
         assert [outcome is not None for outcome in outcomes] == [False, True, False, False, False, False]
 
-    async def test_doing_nothing_is_nothing(self, engine: Engine) -> None:
+    async def test_doing_nothing_is_nothing(self, engine: FullEngine) -> None:
         assert await engine.apply([]) == []
 
-    async def test_many_messages_are_settled_at_once(self, engine: Engine) -> None:
+    async def test_many_messages_are_settled_at_once(self, engine: FullEngine) -> None:
         await declare(engine)
         await send(engine, *(b"%d" % number for number in range(40)))
         held = await lock(engine)
@@ -96,7 +96,7 @@ class TransactionBehaviours(EngineFixtures):
     @pytest.mark.parametrize("place", [0, 1, 2, 3])
     async def test_one_failure_undoes_everything(
         self,
-        engine: Engine,
+        engine: FullEngine,
         clock: ManualClock,
         failing: Callable[[Lock], Effect],
         error: type[RedriveError],
@@ -105,7 +105,7 @@ class TransactionBehaviours(EngineFixtures):
         needs(engine.capabilities.is_transactional, "apply is not all or nothing")
         await declare(engine, ORDERS, BILLING)
         await declare(engine, "small", max_message_bytes=100)
-        if engine.capabilities.has_sessions:
+        if has_sessions(engine):
             await declare(engine, "sessions", requires_session=True)
         elif error is SessionRequired:
             pytest.skip("the engine's capabilities say: it has no sessions")
@@ -121,7 +121,7 @@ class TransactionBehaviours(EngineFixtures):
 
     @every_settlement
     async def test_a_message_cannot_be_settled_twice_in_one_list(
-        self, engine: Engine, settle: Callable[[Lock], Effect]
+        self, engine: FullEngine, settle: Callable[[Lock], Effect]
     ) -> None:
         needs(engine.capabilities.is_transactional, "apply is not all or nothing")
         await declare(engine)
@@ -130,7 +130,7 @@ class TransactionBehaviours(EngineFixtures):
         await refused(engine, settle(held), Complete(held), error=LockLost)
         await refused(engine, Complete(held), settle(held), error=LockLost)
 
-    async def test_a_message_sent_in_a_list_that_failed_leaves_no_trace(self, engine: Engine) -> None:
+    async def test_a_message_sent_in_a_list_that_failed_leaves_no_trace(self, engine: FullEngine) -> None:
         needs(engine.capabilities.is_transactional, "apply is not all or nothing")
         await declare(engine)
         with pytest.raises(QueueNotFound):
@@ -139,7 +139,7 @@ class TransactionBehaviours(EngineFixtures):
 
     # --- duplicates
 
-    async def test_a_second_message_with_the_same_id_is_dropped(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_second_message_with_the_same_id_is_dropped(self, engine: FullEngine, clock: ManualClock) -> None:
         needs(engine.capabilities.has_duplicate_detection, "it does not recognise duplicates")
         await declare(engine, duplicate_detection=60)
         first = await engine.apply([Send(ORDERS, message(b"first", id="same"))])
@@ -148,7 +148,7 @@ class TransactionBehaviours(EngineFixtures):
         assert first != [None]
         assert await bodies(engine) == [b"first"]
 
-    async def test_a_duplicate_is_recognised_when_the_first_is_done(self, engine: Engine) -> None:
+    async def test_a_duplicate_is_recognised_when_the_first_is_done(self, engine: FullEngine) -> None:
         needs(engine.capabilities.has_duplicate_detection, "it does not recognise duplicates")
         await declare(engine, duplicate_detection=60)
         await send(engine, b"one")
@@ -156,7 +156,7 @@ class TransactionBehaviours(EngineFixtures):
         assert await send(engine, b"one") == []
         assert await lock(engine) == []
 
-    async def test_after_the_window_an_id_is_new_again(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_after_the_window_an_id_is_new_again(self, engine: FullEngine, clock: ManualClock) -> None:
         needs(engine.capabilities.has_duplicate_detection, "it does not recognise duplicates")
         await declare(engine, duplicate_detection=60)
         await send(engine, b"one")
@@ -165,7 +165,7 @@ class TransactionBehaviours(EngineFixtures):
         assert len(await send(engine, b"one")) == 1
         assert await send(engine, b"one") == [], "and begins a window of its own"
 
-    async def test_a_duplicate_does_not_lengthen_the_window(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_duplicate_does_not_lengthen_the_window(self, engine: FullEngine, clock: ManualClock) -> None:
         needs(engine.capabilities.has_duplicate_detection, "it does not recognise duplicates")
         await declare(engine, duplicate_detection=60)
         await send(engine, b"one")
@@ -174,14 +174,14 @@ class TransactionBehaviours(EngineFixtures):
         clock.advance(20)
         assert len(await send(engine, b"one")) == 1
 
-    async def test_duplicates_are_recognised_within_one_list(self, engine: Engine) -> None:
+    async def test_duplicates_are_recognised_within_one_list(self, engine: FullEngine) -> None:
         needs(engine.capabilities.has_duplicate_detection, "it does not recognise duplicates")
         await declare(engine, duplicate_detection=60)
         outcomes = await engine.apply([Send(ORDERS, message(body, id="same")) for body in (b"1", b"2", b"3")])
         assert [outcome is None for outcome in outcomes] == [False, True, True]
         assert await bodies(engine) == [b"1"]
 
-    async def test_duplicates_are_a_matter_of_each_queue(self, engine: Engine) -> None:
+    async def test_duplicates_are_a_matter_of_each_queue(self, engine: FullEngine) -> None:
         needs(engine.capabilities.has_duplicate_detection, "it does not recognise duplicates")
         await declare(engine, ORDERS, BILLING, duplicate_detection=60)
         await declare(engine, "any")
@@ -189,14 +189,14 @@ class TransactionBehaviours(EngineFixtures):
             await send_one(engine, b"one", queue)
         assert len(await bodies(engine, "any")) == 2
 
-    async def test_a_send_that_was_undone_is_no_duplicate_later(self, engine: Engine) -> None:
+    async def test_a_send_that_was_undone_is_no_duplicate_later(self, engine: FullEngine) -> None:
         needs(engine.capabilities.has_duplicate_detection, "it does not recognise duplicates")
         needs(engine.capabilities.is_transactional, "apply is not all or nothing")
         await declare(engine, duplicate_detection=60)
         await refused(engine, Send(ORDERS, message(b"one")), Send("nowhere", message(b"two")), error=QueueNotFound)
         assert len(await send(engine, b"one")) == 1
 
-    async def test_a_duplicate_does_not_undo_what_goes_with_it(self, engine: Engine) -> None:
+    async def test_a_duplicate_does_not_undo_what_goes_with_it(self, engine: FullEngine) -> None:
         needs(engine.capabilities.has_duplicate_detection, "it does not recognise duplicates")
         await declare(engine, ORDERS)
         await declare(engine, BILLING, duplicate_detection=60)
@@ -206,13 +206,15 @@ class TransactionBehaviours(EngineFixtures):
         assert await engine.apply([Complete(lock_of(held)), Send(BILLING, message(b"bill"))]) == [None, None]
         assert (await bodies(engine), await bodies(engine, BILLING)) == ([], [b"bill"])
 
-    async def test_a_cancelled_or_scheduled_message_is_seen_too(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_cancelled_or_scheduled_message_is_seen_too(self, engine: FullEngine, clock: ManualClock) -> None:
         needs(engine.capabilities.has_duplicate_detection, "it does not recognise duplicates")
         await declare(engine, duplicate_detection=600)
         await engine.apply([Send(ORDERS, message(b"one"), utc(clock.time() + 30))])
         assert await send(engine, b"one") == []
 
-    async def test_a_lock_lost_in_a_list_leaves_dead_letters_alone(self, engine: Engine, clock: ManualClock) -> None:
+    async def test_a_lock_lost_in_a_list_leaves_dead_letters_alone(
+        self, engine: FullEngine, clock: ManualClock
+    ) -> None:
         await declare(engine, ORDERS, BILLING)
         lost = await lost_lock(engine, clock)
         before = await everything(engine)

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from redrive.broker import (
     Effect,
-    Engine,
     Lock,
     Message,
     QueueInfo,
@@ -17,6 +16,7 @@ from redrive.broker import (
     SessionLock,
     dead_letter_queue,
 )
+from redrive.testing.conformance.fixtures import FullEngine
 from redrive.testing.manual_clock import ManualClock
 
 T = TypeVar("T")
@@ -28,18 +28,18 @@ LOCK_S = 60.0
 """How long locks last in the queues of this suite, unless a test says otherwise."""
 
 
-async def declare(engine: Engine, *names: str, **settings: Any) -> None:
+async def declare(engine: FullEngine, *names: str, **settings: Any) -> None:
     """Declare queues, all with the same settings."""
     for name in names or (ORDERS,):
         assert await engine.declare(name, QueueSettings(**settings))
 
 
-async def update(engine: Engine, name: str = ORDERS, **changes: Any) -> None:
+async def update(engine: FullEngine, name: str = ORDERS, **changes: Any) -> None:
     """Change some settings of a queue."""
     await engine.update(name, replace((await inspect(engine, name)).settings, **changes))
 
 
-async def inspect(engine: Engine, name: str = ORDERS) -> QueueInfo:
+async def inspect(engine: FullEngine, name: str = ORDERS) -> QueueInfo:
     """Describe one queue."""
     (info,) = await engine.inspect(name)
     return info
@@ -51,24 +51,24 @@ def message(body: bytes = b"", **fields: Any) -> Message:
     return Message(body, **fields)
 
 
-async def send(engine: Engine, *bodies: bytes, queue: str = ORDERS, **fields: Any) -> list[int]:
+async def send(engine: FullEngine, *bodies: bytes, queue: str = ORDERS, **fields: Any) -> list[int]:
     """Send messages, one after another; return their numbers."""
     sent = [await engine.apply([Send(queue, message(body, **fields))]) for body in bodies]
     return [number for outcome in sent for number in outcome if number is not None]
 
 
-async def send_one(engine: Engine, body: bytes = b"", queue: str = ORDERS, **fields: Any) -> int:
+async def send_one(engine: FullEngine, body: bytes = b"", queue: str = ORDERS, **fields: Any) -> int:
     """Send one message; return its number."""
     (number,) = await send(engine, body, queue=queue, **fields)
     return number
 
 
-async def lock(engine: Engine, queue: str = ORDERS, limit: int = 100) -> list[Received]:
+async def lock(engine: FullEngine, queue: str = ORDERS, limit: int = 100) -> list[Received]:
     """Lock whatever is ready."""
     return await engine.lock_next(queue, limit)
 
 
-async def lock_one(engine: Engine, queue: str = ORDERS) -> Received:
+async def lock_one(engine: FullEngine, queue: str = ORDERS) -> Received:
     """Lock the next message; it must be there."""
     found = await engine.lock_next(queue, 1)
     assert len(found) == 1, f"nothing is ready in {queue}"
@@ -81,25 +81,25 @@ def lock_of(received: Received) -> Lock:
     return received.lock
 
 
-async def deferred_one(engine: Engine, number: int, queue: str = ORDERS) -> Received:
+async def deferred_one(engine: FullEngine, number: int, queue: str = ORDERS) -> Received:
     """Lock one deferred message."""
     (received,) = await engine.lock_deferred(queue, [number])
     return received
 
 
-async def accept(engine: Engine, session_id: str | None = None, queue: str = ORDERS) -> SessionLock:
+async def accept(engine: FullEngine, session_id: str | None = None, queue: str = ORDERS) -> SessionLock:
     """Lock a session; it must be free."""
     session = await engine.lock_session(queue, session_id)
     assert session is not None
     return session
 
 
-async def bodies(engine: Engine, queue: str = ORDERS) -> list[bytes]:
+async def bodies(engine: FullEngine, queue: str = ORDERS) -> list[bytes]:
     """Return what is in a queue, whatever it is doing."""
     return [seen.body for seen in await engine.peek(queue, 1_000)]
 
 
-async def keep_up(engine: Engine) -> None:
+async def keep_up(engine: FullEngine) -> None:
     """Do all the upkeep there is."""
     while not (await engine.upkeep()).is_finished:
         pass
@@ -113,7 +113,7 @@ class Everything:
     messages: dict[str, list[Received]]
 
 
-async def everything(engine: Engine) -> Everything:
+async def everything(engine: FullEngine) -> Everything:
     """Return all that can be seen, to compare it with what can be seen later. When a queue was used does not count."""
     infos = await engine.inspect()
     names = [name for info in infos for name in (info.name, dead_letter_queue(info.name))]
@@ -123,7 +123,7 @@ async def everything(engine: Engine) -> Everything:
     )
 
 
-async def refused(engine: Engine, *effects: Effect, error: type[Exception]) -> None:
+async def refused(engine: FullEngine, *effects: Effect, error: type[Exception]) -> None:
     """See that effects are refused with an error, and that nothing has changed."""
     before = await everything(engine)
     try:
