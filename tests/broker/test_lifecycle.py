@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.broker.lifecycle import LOCKED_STATES, TRANSITIONS, End, MessageEvent, State
+from redrive.broker.lifecycle import TRANSITIONS, End, MessageEvent, State
 from redrive.broker.rules import (
+    LOCKED_STATES,
     dead_letter_queue,
     expires_at,
     has_had_its_deliveries,

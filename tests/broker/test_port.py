@@ -80,7 +80,7 @@ CALLS = {
 
 @pytest.mark.parametrize("what", CALLS)
 async def test_what_an_engine_cannot_do_is_refused_before_any_of_it_is_done(broker, engine, what):
-    with pytest.raises(NotSupported, match="^Core does not support .*docs/reference/engines.md") as caught:
+    with pytest.raises(NotSupported, match=r"^Core does not support .*docs/reference/engines.md") as caught:
         await CALLS[what](broker)
     assert (caught.value.engine, caught.value.code) == ("Core", "not-supported")
     assert engine.calls == []

@@ -4,8 +4,14 @@
 from dataclasses import dataclass, field
 
 from redrive.broker import QueueSettings, State, dead_letter_queue
-from redrive.broker.lifecycle import LOCKED_STATES, TRANSITIONS, End, MessageEvent
-from redrive.broker.rules import MAX_DELIVERY_COUNT_EXCEEDED, TTL_EXPIRED, expires_at, has_had_its_deliveries
+from redrive.broker.lifecycle import TRANSITIONS, End, MessageEvent
+from redrive.broker.rules import (
+    LOCKED_STATES,
+    MAX_DELIVERY_COUNT_EXCEEDED,
+    TTL_EXPIRED,
+    expires_at,
+    has_had_its_deliveries,
+)
 
 
 @dataclass

@@ -28,8 +28,8 @@ from redrive.broker import (
     State,
     dead_letter_queue,
 )
-from redrive.broker.lifecycle import LOCKED_STATES, MessageEvent
-from redrive.broker.rules import MAX_DELIVERY_COUNT_EXCEEDED
+from redrive.broker.lifecycle import MessageEvent
+from redrive.broker.rules import LOCKED_STATES, MAX_DELIVERY_COUNT_EXCEEDED
 from redrive.clock import utc
 from redrive.errors import LockLost, MessageNotFound
 from redrive.testing import ManualClock

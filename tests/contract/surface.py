@@ -2,7 +2,7 @@
 """The public surface of Redrive, as names and as text; run it (`make api`) to rewrite public_api.txt.
 
 A two-part import path is public, and its ``__all__`` says which names are: ``redrive.retry.CircuitBreaker``.
-A three-part path is private.
+A three-part path is private, unless its package lists the module: ``redrive.broker.port``.
 """
 
 import importlib
@@ -35,7 +35,10 @@ def public_modules() -> list[types.ModuleType]:
     """Return ``redrive`` and the modules directly in it that have an ``__all__``."""
     paths = ["redrive", *(f"redrive.{found.name}" for found in pkgutil.iter_modules(redrive.__path__))]
     modules = [importlib.import_module(path) for path in sorted(paths)]
-    return [module for module in modules if hasattr(module, "__all__")]
+    found = [module for module in modules if hasattr(module, "__all__")]
+    listed = [getattr(module, name) for module in found for name in module.__all__]
+    inner = {each.__name__: each for each in listed if isinstance(each, types.ModuleType)}
+    return found + [inner[name] for name in sorted(inner) if hasattr(inner[name], "__all__")]
 
 
 def exported() -> list[Exported]:

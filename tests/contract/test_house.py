@@ -29,7 +29,7 @@ def test_no_modules_import_one_another_when_they_run():
 
 
 def test_few_imports_of_another_packages_private_modules():
-    assert len(HOUSE.private_imports()) <= 128, "\n".join(HOUSE.private_imports())
+    assert len(HOUSE.private_imports()) <= 45, "\n".join(HOUSE.private_imports())
 
 
 def test_an_avoided_word_gets_rarer():
@@ -37,7 +37,7 @@ def test_an_avoided_word_gets_rarer():
 
 
 def test_few_class_names_are_defined_twice():
-    assert len(HOUSE.duplicate_classes()) <= 6, HOUSE.duplicate_classes()
+    assert len(HOUSE.duplicate_classes()) <= 3, HOUSE.duplicate_classes()
 
 
 def test_a_private_module_is_one_inside_another_package(house):

@@ -4,12 +4,12 @@
 Peek-lock queues: a received message is locked, not gone. Settle it, or it is delivered again.
 """
 
-from redrive.broker import headers, views
+from redrive.broker import headers, port, rules, views
 from redrive.broker.blocking import BlockingBroker, BlockingDelivery, BlockingSession
 from redrive.broker.broker import Broker
 from redrive.broker.bulk import Resubmitted, Stayed
 from redrive.broker.decode import decoder
-from redrive.broker.delivery import Delivery
+from redrive.broker.delivery import Delivery, random_id
 from redrive.broker.effects import (
     Abandon,
     Cancel,
@@ -17,16 +17,17 @@ from redrive.broker.effects import (
     DeadLetter,
     Defer,
     Effect,
+    EffectResult,
     Send,
     SessionLock,
     SetSessionState,
 )
 from redrive.broker.lifecycle import State
-from redrive.broker.message import DeadLetterInfo, Lock, Message, Payload, Received
-from redrive.broker.port import Capabilities, Engine, QueueInfo, Upkeep
+from redrive.broker.message import DeadLetterInfo, Headers, HeaderValue, Lock, Message, Payload, Received
+from redrive.broker.port import Capabilities, Engine, QueueInfo
 from redrive.broker.rules import dead_letter_queue, is_own_queue, source_queue
 from redrive.broker.session import Session
-from redrive.broker.settings import QueueOptions, QueueSettings
+from redrive.broker.settings import DurationSetting, FlagSetting, QueueOptions, QueueSettings, WholeSetting
 
 __all__ = [
     "Abandon",
@@ -41,8 +42,13 @@ __all__ = [
     "DeadLetterInfo",
     "Defer",
     "Delivery",
+    "DurationSetting",
     "Effect",
+    "EffectResult",
     "Engine",
+    "FlagSetting",
+    "HeaderValue",
+    "Headers",
     "Lock",
     "Message",
     "Payload",
@@ -57,11 +63,14 @@ __all__ = [
     "SetSessionState",
     "State",
     "Stayed",
-    "Upkeep",
+    "WholeSetting",
     "dead_letter_queue",
     "decoder",
     "headers",
     "is_own_queue",
+    "port",
+    "random_id",
+    "rules",
     "source_queue",
     "views",
 ]

@@ -11,6 +11,7 @@ from redrive import number
 from redrive.broker.effects import Cancel, Effect, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, check_text
+from redrive.broker.rules import is_queue_name
 from redrive.broker.settings import QueueSettings
 from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound, UnknownSetting, UsageError
 
@@ -18,7 +19,7 @@ from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound, Unknow
 def check_queue(queue: str) -> str:
     """Return the name of a queue to be used; one that nobody can have declared is not there."""
     if isinstance(queue, str):
-        if queue and queue.isascii() and queue.isprintable():
+        if is_queue_name(queue):
             return queue
         raise QueueNotFound(queue)
     raise InvalidSetting("queue", queue, "must be the name of a queue, a text")
@@ -42,13 +43,6 @@ def check_settings(settings: Mapping[str, object]) -> None:
     for name in settings:
         if name not in known:
             raise UnknownSetting("a queue", name, known)
-
-
-def similar(name: str, known: Iterable[str]) -> str | None:
-    """Return the name that was probably meant."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name, known, 1)), None)
 
 
 def check_sequence(name: str, value: int) -> int:

@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import Self
 
 from redrive.broker.effects import Abandon, Complete, Effect, Send
-from redrive.broker.lifecycle import LOCKED_STATES
 from redrive.broker.message import Lock, Received
 from redrive.broker.port import Browsing, Engine, Sessions, ability, find_ability
-from redrive.broker.rules import dead_letter_queue
+from redrive.broker.rules import LOCKED_STATES, dead_letter_queue
 from redrive.errors import InvalidSetting, LockLost, MessageError, SessionRequired
 
 _PAGE = 100
@@ -120,7 +119,7 @@ class _Resubmission:
 
     Attributes:
         sent: how many were sent.
-        stayed: those that its queue does not take, by their numbers.
+        stayed: those that its queue does not take, by their numbers and ids.
         repeated: how many of these came again with the last page, as their locks had ended.
     """
 
@@ -131,7 +130,7 @@ class _Resubmission:
         self._held: list[Lock] = []
         self._pages_without_news = 0
         self.sent = 0
-        self.stayed: dict[int, Stayed] = {}
+        self.stayed: dict[tuple[int, str], Stayed] = {}
         self.repeated = 0
 
     @property
@@ -141,10 +140,9 @@ class _Resubmission:
 
     async def send(self, page: Sequence[Received]) -> None:
         """Send a page of dead letters again, one by one if not all of them can be sent."""
-        locks = {one.sequence: one.lock for one in page if one.lock is not None}
-        self._held += locks.values()
-        fresh = [one for one in page if one.sequence <= self._last and one.sequence not in self.stayed]
-        self.repeated = sum(one.sequence in self.stayed for one in page)
+        self._held += [one.lock for one in page if one.lock is not None]
+        fresh = [one for one in page if one.sequence <= self._last and (one.sequence, one.id) not in self.stayed]
+        self.repeated = sum((one.sequence, one.id) in self.stayed for one in page)
         self._pages_without_news = 0 if fresh else self._pages_without_news + 1
         if not page or (not fresh and page[0].sequence > self._last):
             self._pages_without_news = 2  # there is nothing left but what died since
@@ -162,7 +160,7 @@ class _Resubmission:
         except LockLost:
             return  # somebody else has it by now
         except (MessageError, SessionRequired) as error:
-            self.stayed[one.sequence] = Stayed(one.sequence, one.id, str(error))
+            self.stayed[one.sequence, one.id] = Stayed(one.sequence, one.id, str(error))
         else:
             self._note_sent([one])
 

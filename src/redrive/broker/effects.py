@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Effects: everything that changes messages is a list of these, applied in one transaction. Pure: no I/O, no clock."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
@@ -136,13 +137,13 @@ class SessionLock:
     Attributes:
         queue: where the session is.
         session_id: its name.
-        token: what makes this lock different from every other on that session.
+        token: what makes this lock different from every other on that session: a value of the engine's own.
         locked_until: when the right ends.
         state: what the session remembers.
     """
 
     queue: str
     session_id: str
-    token: int
+    token: Hashable
     locked_until: datetime
     state: bytes | None = None

@@ -76,5 +76,3 @@ TRANSITIONS: Final[dict[tuple[State, MessageEvent], State | End]] = {
     (_S.DEFERRED_LOCKED, _E.EXCEED_DELIVERIES): End.DEAD,
 }
 """What comes of an event. A pair that is not here cannot happen."""
-
-LOCKED_STATES: Final = (State.LOCKED, State.DEFERRED_LOCKED)

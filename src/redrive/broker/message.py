@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Messages: what a program sends, and what it gets back. Pure: no I/O, no clock, no randomness."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypedDict, Unpack
@@ -200,12 +200,13 @@ class Lock:
     Attributes:
         queue: where the message is.
         sequence: its sequence number there.
-        token: what makes this lock different from every other on that message.
+        token: what makes this lock different from every other on that message: a value of the engine's own, which is
+            only compared.
     """
 
     queue: str
     sequence: int
-    token: int
+    token: Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,7 @@ class Received:
     Attributes:
         message: what was sent.
         queue: where it is.
-        sequence: its number there, never used twice.
+        sequence: its number there, never used twice; what is sent later has a higher one.
         state: what it is doing.
         enqueued_at: when it was sent.
         delivery_count: how often it has been locked, this time included.

@@ -15,11 +15,58 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from redrive.broker.effects import Cancel, Defer, Effect, EffectResult, SessionLock, SetSessionState
+from redrive.broker.effects import (
+    Abandon,
+    Cancel,
+    Complete,
+    DeadLetter,
+    Defer,
+    Effect,
+    EffectResult,
+    Send,
+    SessionLock,
+    SetSessionState,
+)
 from redrive.broker.lifecycle import State
-from redrive.broker.message import Lock, Received
+from redrive.broker.message import DeadLetterInfo, Headers, HeaderValue, Lock, Message, Received, unsealed
 from redrive.broker.settings import QueueSettings
 from redrive.errors import NotSupported
+
+__all__ = [
+    "Abandon",
+    "Browsing",
+    "Cancel",
+    "Capabilities",
+    "Complete",
+    "Database",
+    "DeadLetter",
+    "DeadLetterInfo",
+    "Defer",
+    "Deferral",
+    "Effect",
+    "EffectResult",
+    "Engine",
+    "HeaderValue",
+    "Headers",
+    "Lock",
+    "Maintenance",
+    "Message",
+    "OpenTransactions",
+    "QueueInfo",
+    "QueueSettings",
+    "Received",
+    "Send",
+    "SessionLock",
+    "Sessions",
+    "SetSessionState",
+    "State",
+    "Upkeep",
+    "ability",
+    "check_effects",
+    "check_settings_supported",
+    "find_ability",
+    "unsealed",
+]
 
 T = TypeVar("T")
 
@@ -241,7 +288,7 @@ _FEATURES: Final[dict[type, str]] = {
     Browsing: "looking at messages without receiving them (peek)",
     Maintenance: "upkeep",
     Database: "SQL of your own in its transaction (inside=)",
-    OpenTransactions: "joining a transaction that you have opened (within=; a database also takes your part as inside=)",
+    OpenTransactions: "joining a transaction that you have opened (within=); give your part as inside=",
 }
 
 

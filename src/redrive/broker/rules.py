@@ -2,13 +2,22 @@
 """The rules that every engine keeps: names of queues, dead letters, expiry, deliveries. Pure: no I/O, no clock."""
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
+from redrive.broker.lifecycle import State
 from redrive.errors import InvalidSetting
 
 _LONGEST_NAME = 260
+_USE_GRANULARITY_S = 1.0
 _SHORTEST_WAIT_S = 0.01
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/")
+
+LOCKED_STATES: Final = (State.LOCKED, State.DEFERRED_LOCKED)
+"""What a message is doing while a consumer has it."""
+
+LARGEST_MESSAGE_BYTES: Final = 1_048_576
+"""How large a message may be, unless its queue says otherwise."""
 
 DEAD_LETTER_SUFFIX: Final = "/$dead"
 """A queue's dead letters are the queue of the same name with this behind it."""
@@ -71,9 +80,32 @@ def has_had_its_deliveries(delivery_count: int, max_delivery_count: int) -> bool
     return delivery_count >= max_delivery_count
 
 
+def is_queue_name(name: object) -> bool:
+    """Say whether a queue could have that name, a dead-letter queue included. Not every store can be asked for more."""
+    return isinstance(name, str) and name != "" and name.isascii() and name.isprintable()
+
+
+def similar(name: str, known: Iterable[str]) -> str | None:
+    """Return the name that was probably meant."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, known, 1)), None)
+
+
+def use_granularity_s(auto_delete_on_idle: float | None) -> float:
+    """Return how exactly the last use of a queue is stored; with every message it would cost a fifth of a send."""
+    return _USE_GRANULARITY_S if auto_delete_on_idle is None else min(_USE_GRANULARITY_S, auto_delete_on_idle / 10)
+
+
 def longest_wait_s(auto_delete_on_idle: float | None) -> float:
-    """Return how long a receiver may wait without asking again: only asking counts as use of an idle queue."""
+    """Return how long a receiver may wait without asking: asking is what counts as use."""
     return math.inf if auto_delete_on_idle is None else max(_SHORTEST_WAIT_S, auto_delete_on_idle / 2)
+
+
+def check_deletable(queue: str) -> None:
+    """See that a queue can be deleted by itself."""
+    if is_dead_letter_queue(queue):
+        raise InvalidSetting("queue", queue, "must not be a dead-letter queue: it goes with its queue; purge it")
 
 
 def check_queue_name(name: str) -> str:

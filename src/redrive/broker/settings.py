@@ -11,8 +11,9 @@ from datetime import timedelta
 from typing import Any, Protocol, TypedDict
 
 from redrive import duration, number
+from redrive.broker.rules import LARGEST_MESSAGE_BYTES
+from redrive.errors import InvalidSetting
 
-LARGEST_MESSAGE_BYTES = 1_048_576
 _RENEW = "for longer work renew the lock, as a worker does by itself"
 
 
@@ -106,6 +107,21 @@ class QueueSettings:
             value = getattr(self, each.name)
             if value is not None or each.default is not None:
                 object.__setattr__(self, each.name, each.metadata["kind"].checked(each.name, value))
+
+    def changed(self, wanted: "QueueSettings") -> "QueueSettings":
+        """Return the settings to be stored instead of these, if a queue may change to them.
+
+        Raises:
+            InvalidSetting: one of them cannot be changed.
+        """
+        if wanted.requires_session != self.requires_session:
+            allowed = "cannot be changed: what is in the queue could not be received; delete it and declare it anew"
+            raise InvalidSetting("requires_session", wanted.requires_session, allowed)
+        return wanted
+
+    def of_dead_letters(self) -> "QueueSettings":
+        """Return the settings of the dead-letter queue of a queue with these."""
+        return QueueSettings(lock_duration=self.lock_duration, max_delivery_count=2_000)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

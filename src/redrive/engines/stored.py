@@ -9,9 +9,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from redrive.broker.headers import OWN_HEADERS
-from redrive.broker.lifecycle import State
-from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received, unsealed
-from redrive.broker.settings import QueueSettings
+from redrive.broker.port import DeadLetterInfo, Headers, Lock, Message, QueueSettings, Received, State, unsealed
 from redrive.errors import InvalidMessage, MessageTooLarge, SessionRequired, StorageDamaged
 
 Row: TypeAlias = tuple[Any, ...]
@@ -102,19 +100,14 @@ def with_headers(properties: str | None, changes: Headers) -> str | None:
     return _as_json(told) if told else None
 
 
-def storable(number: int) -> int:
-    """Return a number that a database can compare: one that 64 bits cannot hold is nobody's."""
-    return number if -(2**63) <= number < 2**63 else -1
+def storable(number: object) -> int:
+    """Return a number that a database can compare: what is no number of 64 bits belongs to no message and no lock."""
+    return number if isinstance(number, int) and -(2**63) <= number < 2**63 else -1
 
 
 def nearest(number: int) -> int:
     """Return the nearest number that 64 bits can hold, to begin from."""
     return max(-(2**63), min(number, 2**63 - 1))
-
-
-def is_name(queue: object) -> bool:
-    """Say whether a queue may have that name. A database cannot even be asked for every text."""
-    return isinstance(queue, str) and queue.isascii() and queue.isprintable()
 
 
 def bounded(limit: int) -> int:

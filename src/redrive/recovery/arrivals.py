@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from redrive.broker.message import Message, Received
+from redrive.broker import Message, Received
 from redrive.recovery.failure_formats import Failure
 from redrive.recovery.fingerprint import Group
 from redrive.recovery.tags import Tag

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import blake2b
 
+from redrive.broker import Headers, HeaderValue, Message, Received
 from redrive.broker.headers import (
     DELAYED_RETRIES,
     EARLIER_DELIVERIES,
@@ -40,7 +41,6 @@ from redrive.broker.headers import (
     FAILED_WORKER,
     RECOVERY,
 )
-from redrive.broker.message import Headers, HeaderValue, Message, Received
 from redrive.broker.rules import check_queue_name, is_dead_letter_queue, source_queue
 from redrive.errors import InvalidSetting
 from redrive.recovery.header_values import (

@@ -8,7 +8,7 @@ of these are two; two that differ in none cannot be told apart by anybody, and a
 
 from hashlib import blake2b
 
-from redrive.broker.message import Message, Received
+from redrive.broker import Message, Received
 from redrive.broker.rules import source_queue
 from redrive.recovery.failure_formats import Failure
 from redrive.recovery.tags import Tag

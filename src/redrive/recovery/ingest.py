@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeAlias
 
-from redrive.broker import Abandon, Complete, DeadLetter, Effect, Message, Send, dead_letter_queue
+from redrive.broker import Abandon, Complete, DeadLetter, Effect, Message, Received, Send, dead_letter_queue
 from redrive.broker.headers import (
     RECOVERY_DIGEST,
     RECOVERY_HANDLED_AT,
@@ -22,7 +22,6 @@ from redrive.broker.headers import (
     RECOVERY_QUEUE,
     RECOVERY_TAG,
 )
-from redrive.broker.message import Received
 from redrive.broker.rules import CONFIRMATIONS, source_queue
 from redrive.errors import LockLost, QueueNotFound, RedriveError
 from redrive.recovery.arrivals import Arrival, Confirmation, Heard, SetAside

@@ -11,8 +11,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from redrive.broker import Abandon
-from redrive.broker.message import Received
+from redrive.broker import Abandon, Received
 from redrive.errors import EngineUnavailable, LockLost, RedriveError, Unavailable
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.broken_operations import halt

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from redrive.broker.message import Message
+from redrive.broker import Message
 from redrive.errors import InvalidSetting
 from redrive.recovery.operation import Holder, Plan
 from redrive.recovery.states import BatchState, OperationState, Outcome, Status

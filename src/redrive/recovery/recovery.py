@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from redrive import duration
-from redrive.broker import Broker
-from redrive.broker.delivery import random_id
+from redrive.broker import Broker, random_id
 from redrive.broker.rules import is_dead_letter_queue
 from redrive.clock import pause, utc
 from redrive.errors import InvalidSetting, MessageError, OperationConflict, UsageError

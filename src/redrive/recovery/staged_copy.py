@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from redrive.broker.effects import Complete, Effect, Send
+from redrive.broker import Complete, Effect, Message, Received, Send
 from redrive.broker.headers import RECOVERY_STAGING, RECOVERY_TAG, RECOVERY_TO
-from redrive.broker.message import Message, Received
 from redrive.recovery.records import Batch, Staged
 from redrive.recovery.tags import Tag, read_tag, seal
 from redrive.worker.confirmation import digest_of

@@ -5,8 +5,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from redrive.broker import Send
-from redrive.broker.message import Message
+from redrive.broker import Message, Send
 from redrive.errors import EngineUnavailable, RedriveError, TransformFailed
 from redrive.recovery.environment import Hopeless, Stopping, Tools
 from redrive.recovery.own_queues import PAGE_BYTES

@@ -8,8 +8,7 @@ it is read, and forwarded, taken back or dropped. So nothing can wait there unse
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from redrive.broker import Abandon, Broker, Complete, Effect, dead_letter_queue
-from redrive.broker.message import Received
+from redrive.broker import Abandon, Broker, Complete, Effect, Received, dead_letter_queue
 from redrive.broker.rules import staging_queue
 from redrive.errors import LockLost, QueueNotFound
 from redrive.recovery.own_queues import PAGE_BYTES, declare_own

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from redrive.broker.message import Message
+from redrive.broker import Message
 from redrive.broker.rules import source_queue
 from redrive.worker.confirmation import digest_of
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, fields
 from dataclasses import replace as with_changes
 from typing import Any, Final, TypeAlias
 
+from redrive.broker import Headers, HeaderValue, Message
 from redrive.broker.headers import OWN_HEADERS
-from redrive.broker.message import Headers, HeaderValue, Message
-from redrive.broker.settings import LARGEST_MESSAGE_BYTES
+from redrive.broker.rules import LARGEST_MESSAGE_BYTES
 from redrive.errors import InvalidMessage, InvalidSetting, TransformFailed
 from redrive.recovery.json_body import HALF_PAIR, read_json, remove_values, with_value, write_json
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
-from redrive.broker.message import Message
+from redrive.broker import Message
 from redrive.errors import TransformFailed
 from redrive.recovery.transform import Transform
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from redrive import duration, number
-from redrive.broker.message import Message
+from redrive.broker import Message
 from redrive.clock import Clock, system_clock
 from redrive.errors import InvalidMessage, InvalidSetting, TransformFailed, Unavailable
 from redrive.recovery.environment import Stopping

@@ -9,7 +9,7 @@ recovered one, with the same headers, confirms nothing. A consumer that is not a
 from datetime import datetime
 from hashlib import sha256
 
-from redrive.broker.effects import Send
+from redrive.broker import Headers, Message, Send
 from redrive.broker.headers import (
     DELAYED_RETRIES,
     EARLIER_DELIVERIES,
@@ -20,7 +20,6 @@ from redrive.broker.headers import (
     RECOVERY_QUEUE,
     RECOVERY_TAG,
 )
-from redrive.broker.message import Headers, Message
 from redrive.broker.rules import CONFIRMATIONS, source_queue
 
 

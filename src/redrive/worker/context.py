@@ -8,9 +8,19 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from redrive import duration, instant
-from redrive.broker import Abandon, Broker, Complete, DeadLetter, Defer, Effect, Message, Payload, Send
+from redrive.broker import (
+    Abandon,
+    Broker,
+    Complete,
+    DeadLetter,
+    Defer,
+    Effect,
+    Headers,
+    Message,
+    Payload,
+    Send,
+)
 from redrive.broker.headers import DELAYED_RETRIES
-from redrive.broker.message import Headers
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, UsageError
 from redrive.worker.confirmation import unbound

@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 from redrive import duration, number
+from redrive.broker import Headers, HeaderValue, Message
 from redrive.broker.headers import (
     DELAYED_RETRIES,
     EARLIER_DELIVERIES,
@@ -36,10 +37,9 @@ from redrive.broker.headers import (
     FAILED_STACK_TRACE,
     FAILED_WORKER,
 )
-from redrive.broker.message import Headers, HeaderValue, Message
 from redrive.errors import InvalidPayload, InvalidSetting
 from redrive.printable import class_name
-from redrive.retry.policy import AttemptFailure, Backoff, Delays, Exponential, RetryAfter
+from redrive.retry import AttemptFailure, Backoff, Delays, Exponential, RetryAfter
 from redrive.worker.bad_bodies import blames_body
 
 Classification: TypeAlias = Literal["retry", "delay", "poison", "ignore"]

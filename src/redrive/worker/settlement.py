@@ -3,8 +3,7 @@
 
 from dataclasses import replace
 
-from redrive.broker import Abandon, Complete, DeadLetter, Effect, Lock, Message, Send
-from redrive.broker.message import Headers
+from redrive.broker import Abandon, Complete, DeadLetter, Effect, Headers, Lock, Message, Send
 from redrive.worker.recoverability import (
     Decision,
     Discard,

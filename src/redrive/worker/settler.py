@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 from redrive.broker import Abandon, Broker, Effect, Send
+from redrive.broker.port import Browsing, ability
 from redrive.clock import utc
 from redrive.errors import EngineUnavailable, LockLost, QueueNotFound, RedriveError
 from redrive.worker.confirmation import confirmation_of

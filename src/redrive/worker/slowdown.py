@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from redrive import duration, number
 from redrive.errors import InvalidSetting
-from redrive.retry.policy import AttemptFailure, Exponential, RetryAfter
+from redrive.retry import AttemptFailure, Exponential, RetryAfter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

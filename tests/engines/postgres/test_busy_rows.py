@@ -172,7 +172,7 @@ async def test_nobody_waits_long_for_a_transaction_that_has_a_message_for_good_r
     (one, two) = await engine.lock_next(ORDERS, 2)
     connection = await asyncpg.connect(postgres_url)
     async with connection.transaction():
-        await engine.apply([Complete(one.lock)], within=connection)
+        await engine.apply_within([Complete(one.lock)], connection)
         await engine.apply([Complete(two.lock)])
         clock.advance(11)
         async with asyncio.timeout(PATIENCE_S):

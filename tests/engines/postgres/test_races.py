@@ -50,7 +50,7 @@ async def test_a_window_that_is_being_renewed_is_not_forgotten(ours, theirs, clo
     clock.advance(61)
     connection = await asyncpg.connect(postgres_url)
     async with connection.transaction():
-        (number,) = await ours.apply([Send(ORDERS, message("one"))], within=connection)
+        (number,) = await ours.apply_within([Send(ORDERS, message("one"))], connection)
         assert number is not None
         upkeep = asyncio.create_task(theirs.upkeep())
         await asyncio.wait([upkeep], timeout=0.3)  # which may wait for us, and must not forget what we renew
@@ -155,7 +155,7 @@ async def test_one_who_waits_for_a_foreign_transaction_does_not_hold_up_the_othe
     await ours.declare("others", QueueSettings())
     foreign = await asyncpg.connect(postgres_url)
     async with foreign.transaction():
-        await ours.apply([Send(ORDERS, message("held"))], within=foreign)
+        await ours.apply_within([Send(ORDERS, message("held"))], foreign)
         waiting = asyncio.create_task(ours.apply([Send(ORDERS, message("held"))]))
         going = [asyncio.create_task(ours.apply([Send("others", message(f"{number}"))])) for number in range(5)]
         done, _ = await asyncio.wait(going, timeout=PATIENCE_S)
@@ -186,7 +186,7 @@ async def test_a_queue_that_goes_away_while_it_is_sent_to_takes_nothing(postgres
     foreign = await asyncpg.connect(postgres_url)
     transaction = foreign.transaction()
     await transaction.start()
-    await theirs.apply([Send(ORDERS, message("held"))], within=foreign)
+    await theirs.apply_within([Send(ORDERS, message("held"))], foreign)
     sending = asyncio.create_task(ours.apply([Send(ORDERS, message("held"))]))
     await asyncio.wait([sending], timeout=0.2)  # until it waits for what becomes of that id
     await theirs.delete(ORDERS)

@@ -75,7 +75,7 @@ def is_that(error, kind):
 @places
 async def test_what_a_users_part_raises_is_its_callers_alone(engine, kind, company):
     async with asyncio.timeout(PATIENCE_S):
-        theirs = outcome(engine.apply([Send("orders", Message(b"x", id="undone"))], raising(kind)))
+        theirs = outcome(engine.apply_inside([Send("orders", Message(b"x", id="undone"))], raising(kind)))
         others = [outcome(send(engine, f"{number}")) for number in range(company)]
         error, *sent = await asyncio.gather(theirs, *others)
         assert is_that(error, kind), error
@@ -89,7 +89,9 @@ async def test_what_a_users_part_raises_is_its_callers_alone(engine, kind, compa
 async def test_a_caller_who_has_been_alone_before_gets_it_too(engine, kind):
     async with asyncio.timeout(PATIENCE_S):
         await send(engine, "before")
-        assert is_that(await outcome(engine.apply([Send("orders", Message(b"x", id="undone"))], raising(kind))), kind)
+        assert is_that(
+            await outcome(engine.apply_inside([Send("orders", Message(b"x", id="undone"))], raising(kind))), kind
+        )
         await send(engine, "after")
         assert await ids(engine) == ["before", "after"]
 
@@ -98,7 +100,7 @@ async def test_a_caller_who_has_been_alone_before_gets_it_too(engine, kind):
 @places
 @pytest.mark.parametrize("verb", ["run", "look"])
 async def test_what_a_script_raises_is_its_callers_alone(engine, kind, verb, company):
-    def script(_now):
+    def script():
         yield from ()
         raise kind("on purpose")
 
@@ -120,7 +122,7 @@ async def test_a_users_part_that_ends_the_transaction_ends_nobody_elses_program(
         raise SystemExit(1)
 
     async with asyncio.timeout(PATIENCE_S):
-        theirs = outcome(engine.apply([], commit_and_leave))
+        theirs = outcome(engine.apply_inside([], commit_and_leave))
         error, *sent = await asyncio.gather(theirs, *(outcome(send(engine, f"{n}")) for n in range(company)))
         assert isinstance(error, SystemExit)
         assert all(isinstance(each, EngineUnavailable | list) for each in sent), sent
@@ -156,7 +158,7 @@ async def test_a_thread_that_cannot_be_started_is_told_to_everybody(engine, monk
 
 async def test_a_part_that_raises_leaves_no_numbers_behind(engine, tmp_path):
     for kind in KINDS:
-        await outcome(engine.apply([Send("orders", Message(b"x", id="undone"))], raising(kind)))
+        await outcome(engine.apply_inside([Send("orders", Message(b"x", id="undone"))], raising(kind)))
     await send(engine, "kept")
     with sqlite3.connect(tmp_path / "queues.db") as other:
         assert other.execute("SELECT id FROM messages").fetchall() == [("kept",)]

@@ -7,8 +7,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from redrive.broker import QueueSettings
-from redrive.broker.settings import DurationSetting, FlagSetting, QueueOptions, WholeSetting
+from redrive.broker import DurationSetting, FlagSetting, QueueOptions, QueueSettings, WholeSetting
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.options.time import seconds
 from redrive.cli.output import console

@@ -12,7 +12,7 @@ from enum import Enum
 
 import asyncpg
 
-from redrive.engines.postgres.connections import Database
+from redrive.engines.postgres.connections import Connections
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.session_settings import as_needed
 
@@ -32,7 +32,7 @@ class Holders:
         database: where.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Connections) -> None:
         self._database = database
         self._waiting: dict[int, asyncio.Task[There]] = {}
 

@@ -44,7 +44,7 @@ class Receipt(NamedTuple):
     sequences: list[int | None]
 
 
-class Database:
+class Connections:
     """The connections of one engine.
 
     Args:

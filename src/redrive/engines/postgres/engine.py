@@ -12,24 +12,34 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from redrive.broker.effects import Complete, Effect, EffectResult, Send, SessionLock
-from redrive.broker.lifecycle import LOCKED_STATES, State
-from redrive.broker.message import Lock, Received
-from redrive.broker.port import Capabilities, QueueInfo, Upkeep
-from redrive.broker.rules import dead_letter_queue
-from redrive.broker.settings import QueueSettings
+from redrive.broker.port import (
+    Capabilities,
+    Complete,
+    Effect,
+    EffectResult,
+    Lock,
+    QueueInfo,
+    QueueSettings,
+    Received,
+    Send,
+    SessionLock,
+    State,
+    Upkeep,
+)
+from redrive.broker.rules import LOCKED_STATES, dead_letter_queue
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
 from redrive.engines.postgres import errors
 from redrive.engines.postgres.busy_rows import Holders, There
-from redrive.engines.postgres.connections import PLANNED, TRIES, Database, Theirs, is_lost
+from redrive.engines.postgres.connections import PLANNED, TRIES, Connections, Theirs, is_lost
 from redrive.engines.postgres.driver import Connection, Row
-from redrive.engines.postgres.exchange import MOST_AT_ONCE, ApplyAsk, LockAsk, check_session_id, queue_of
+from redrive.engines.postgres.exchange import check_session_id
+from redrive.engines.postgres.groups import Groups
 from redrive.engines.postgres.notify import Listener
 from redrive.engines.postgres.outbox import call_within
 from redrive.engines.postgres.queues import Queue, Queues, check_findable, is_text, settings_of
-from redrive.engines.postgres.requests import Groups
+from redrive.engines.postgres.requests import MOST_AT_ONCE, ApplyRequest, LockRequest, queue_of
 from redrive.engines.postgres.schema import QUOTE, migrate
 from redrive.engines.postgres.store import COLUMNS, Store
 from redrive.engines.postgres.upkeep import Tidying
@@ -84,7 +94,7 @@ class PostgresEngine:
         if pool_size < 2:
             raise InvalidSetting("pool_size", pool_size, "must be 2 or more: groups of calls have one to themselves")
         quoted = '"' + schema.replace('"', '""') + '"'
-        self._database = Database(
+        self._database = Connections(
             url,
             quoted,
             pool_size=pool_size,
@@ -174,7 +184,7 @@ class PostgresEngine:
     async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
         """Do all of it or nothing."""
         if _ORDINARY.issuperset(map(type, effects)):
-            return await self._groups.submit(ApplyAsk(effects))
+            return await self._groups.submit(ApplyRequest(effects))
         return await self._alone(lambda store: store.apply_all(effects))
 
     async def apply_inside(
@@ -229,7 +239,7 @@ class PostgresEngine:
             most = stored.fitting([row[0] for row in rows], most, max_bytes)
 
         def ask() -> Coroutine[Any, Any, list[Received]]:
-            return self._groups.submit(LockAsk(queue, most, self._give_back, delete=delete))
+            return self._groups.submit(LockRequest(queue, most, self._give_back, delete=delete))
 
         return await self._found(ask, lambda: self._is_there(queue))
 
@@ -246,7 +256,7 @@ class PostgresEngine:
     async def _found(
         self, ask: Callable[[], Coroutine[Any, Any, F]], is_there: Callable[[], Coroutine[Any, Any, There]]
     ) -> F:
-        """Ask for something; say that nothing is there only when that is so, or it is in other hands for long."""
+        """Request for something; say that nothing is there only when that is so, or it is in other hands for long."""
         for _ in range(_LOOKS):
             found = await ask()
             there = There.NOTHING if found else await is_there()

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""What callers do all the time, and how a group of it becomes one call of the database."""
+"""How a group of what callers do all the time becomes one call of the database."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from redrive.broker.effects import Complete, Effect, EffectResult, Send
-from redrive.broker.lifecycle import State
-from redrive.broker.message import Lock, Received
+from redrive.broker.port import Complete, Lock, Received, Send, State
 from redrive.engines import stored
 from redrive.engines.distribution import deal
-from redrive.engines.postgres.group_commit import Ask
 from redrive.engines.postgres.queues import Queue, is_text
+from redrive.engines.postgres.requests import MOST_AT_ONCE, ApplyRequest, LockRequest
 from redrive.errors import InvalidMessage, RedriveError, SessionRequired
 
 _PLACE, _DUE, _DELIVERY_COUNT, _SEQUENCE, _MESSAGE = 0, 1, 2, 3, slice(3, 10)
@@ -22,59 +20,8 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _LONGEST_SESSION_BYTES = 2_000
 """What fits into an entry of an index."""
 
-MOST_AT_ONCE = 1_000_000
-"""How many messages one call locks; whoever wants more gets fewer, and asks again."""
 
-
-class ApplyAsk(Ask[list[EffectResult]]):
-    """A caller's sends and completions, all or nothing."""
-
-    __slots__ = ("effects",)
-
-    def __init__(self, effects: Sequence[Effect]) -> None:
-        super().__init__()
-        self.effects = effects
-
-    @property
-    def queues(self) -> list[str]:
-        """The names of the queues it has to do with."""
-        return [queue_of(effect) for effect in self.effects]
-
-    @property
-    def size(self) -> int:
-        """How many bytes it sends."""
-        size = 0
-        for effect in self.effects:
-            if type(effect) is Send:
-                size += len(effect.message.body)
-        return size
-
-
-class LockAsk(Ask[list[Received]]):
-    """A receiver who waits for messages."""
-
-    __slots__ = ("_give_back", "delete", "limit", "queue")
-
-    def __init__(self, queue: str, limit: int, give_back: Callable[[list[Lock]], None], *, delete: bool) -> None:
-        super().__init__()
-        self.queue = queue
-        self.limit = limit
-        self.delete = delete
-        self._give_back = give_back
-
-    @property
-    def queues(self) -> list[str]:
-        """The names of the queues it has to do with."""
-        return [self.queue]
-
-    def abandoned(self, result: list[Received]) -> None:
-        """Give back what was locked for a caller who is gone."""
-        locks = [received.lock for received in result if received.lock is not None]
-        if locks:
-            self._give_back(locks)
-
-
-class Outgoing(NamedTuple):
+class OutgoingRow(NamedTuple):
     """A message as the columns of the database function that stores it."""
 
     queue: int
@@ -95,7 +42,7 @@ def check_session_id(session_id: str) -> None:
         raise InvalidMessage("session_id", session_id, f"must be at most {_LONGEST_SESSION_BYTES:,} bytes here")
 
 
-def outgoing(effect: Send, queue: Queue) -> Outgoing:
+def outgoing(effect: Send, queue: Queue) -> OutgoingRow:
     """Return what is stored of a message, if its queue takes it."""
     message, settings = effect.message, queue.settings
     if settings.requires_session and message.session_id is not None:
@@ -104,7 +51,7 @@ def outgoing(effect: Send, queue: Queue) -> Outgoing:
     ttl = settings.default_ttl
     if message.ttl is not None:
         ttl = message.ttl_s if ttl is None else min(ttl, message.ttl_s or ttl)
-    return Outgoing(
+    return OutgoingRow(
         queue.id,
         None if effect.at is None else effect.at.timestamp(),
         ttl,
@@ -122,7 +69,7 @@ class _Place:
 
     queue: Queue
     delete: bool
-    asks: list[LockAsk] = field(default_factory=list[LockAsk])
+    asks: list[LockRequest] = field(default_factory=list[LockRequest])
     limit: int = 0
 
 
@@ -139,9 +86,9 @@ class Exchange:
     def __init__(self, token: int, heads: Callable[[int], int]) -> None:
         self.token = token
         self._heads = heads
-        self._applies: list[tuple[ApplyAsk, int]] = []  # each with how many messages it sends
-        self._removals: list[tuple[int, int, int]] = []
-        self._outgoing: list[Outgoing] = []
+        self._applies: list[tuple[ApplyRequest, int]] = []  # each with how many messages it sends
+        self._removals: list[tuple[int, Hashable, int]] = []
+        self._outgoing: list[OutgoingRow] = []
         self._places: dict[tuple[str, bool], _Place] = {}
         self.queues: dict[int, Queue] = {}
         self.used: dict[int, Queue] = {}
@@ -157,14 +104,14 @@ class Exchange:
         """The locks that are shown in it."""
         return [effect.lock for ask, _ in self._applies for effect in ask.effects if isinstance(effect, Complete)]
 
-    def add(self, ask: ApplyAsk | LockAsk, queues: Callable[[str], Queue]) -> None:
+    def add(self, ask: ApplyRequest | LockRequest, queues: Callable[[str], Queue]) -> None:
         """Take a caller in; raise what is wrong with what he wants."""
-        if isinstance(ask, LockAsk):
+        if isinstance(ask, LockRequest):
             self._add_lock(ask, queues(ask.queue))
         else:
             self._add_apply(ask, queues)
 
-    def _add_apply(self, ask: ApplyAsk, queues: Callable[[str], Queue]) -> None:
+    def _add_apply(self, ask: ApplyRequest, queues: Callable[[str], Queue]) -> None:
         removals, sends = len(self._removals), len(self._outgoing)
         try:
             for effect in ask.effects:
@@ -186,7 +133,7 @@ class Exchange:
         if effect.at is None:
             self.woken.add(queue.name)
 
-    def _add_lock(self, ask: LockAsk, queue: Queue) -> None:
+    def _add_lock(self, ask: LockRequest, queue: Queue) -> None:
         place = self._places.get((queue.name, ask.delete))
         if place is None:
             if queue.settings.requires_session:
@@ -199,7 +146,7 @@ class Exchange:
     def values(self, used: list[int]) -> list[object]:
         """Return the arguments of the database function, from the removals on."""
         removed, tokens, removed_from = _columns(self._removals, 3)
-        sent_to, *rest = _columns(self._outgoing, len(Outgoing._fields))
+        sent_to, *rest = _columns(self._outgoing, len(OutgoingRow._fields))
         places = [
             (
                 place.queue.id,
@@ -269,15 +216,6 @@ class Exchange:
         }
 
 
-def queue_of(effect: Effect) -> str:
-    """Return the queue that a send or a completion has to do with."""
-    if isinstance(effect, Send):
-        return effect.queue
-    if isinstance(effect, Complete):
-        return effect.lock.queue
-    raise TypeError(effect)
-
-
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any] | None]:
     """Return rows as columns; None for a column in which there is nothing, which is less to send and means the same."""
     if not rows:
@@ -287,8 +225,13 @@ def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any] | No
 
 def _storable(numbers: list[Any] | None) -> list[Any] | None:
     """Return a column of what callers may have made up: a number that 64 bits cannot hold is nobody's."""
-    if not numbers or (min(numbers) >= _SMALLEST and max(numbers) <= _LARGEST):
+    if not numbers:
         return numbers
+    try:
+        if min(numbers) >= _SMALLEST and max(numbers) <= _LARGEST:
+            return numbers
+    except TypeError:  # a token of another engine
+        pass
     return [stored.storable(number) for number in numbers]
 
 

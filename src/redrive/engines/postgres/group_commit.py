@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-A = TypeVar("A", bound="Ask[Any]")
+A = TypeVar("A", bound="Request[Any]")
 
 _LARGEST_GROUP_BYTES = 32 * 1_048_576
 """How much of what callers send may be in one group; it is held in memory twice on its way."""
 
 
-class Ask(Generic[T]):
+class Request(Generic[T]):
     """What a caller wants, and the caller who waits for it."""
 
     __slots__ = ("future",)
@@ -56,7 +56,7 @@ class Lane(Generic[A]):
         self._pending: list[A] = []
         self._working: asyncio.Task[None] | None = None
 
-    async def submit(self, ask: Ask[T]) -> T:
+    async def submit(self, ask: Request[T]) -> T:
         """Have something done with the next group; return what came of it."""
         self._pending.append(ask)  # type: ignore[arg-type]  # A is the kind that run takes
         if self._working is None:

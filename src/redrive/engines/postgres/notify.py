@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from redrive.clock import pause, system_clock
-from redrive.engines.postgres.connections import Database
+from redrive.engines.postgres.connections import Connections
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.errors import Trouble
 from redrive.errors import RedriveError
@@ -31,7 +31,7 @@ class Listener:
         hear: is told the names of queues.
     """
 
-    def __init__(self, database: Database, hear: Callable[[Iterable[str]], None]) -> None:
+    def __init__(self, database: Connections, hear: Callable[[Iterable[str]], None]) -> None:
         self._database = database
         self._hear = hear
         # a channel is an identifier, and one may be too long for what it is derived from

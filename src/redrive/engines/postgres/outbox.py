@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from redrive.broker.effects import Complete, Effect, EffectResult, Send
+from redrive.broker.port import Complete, Effect, EffectResult, Send
 from redrive.engines import stored
 from redrive.engines.postgres import errors
-from redrive.engines.postgres.connections import Database
+from redrive.engines.postgres.connections import Connections
 from redrive.engines.postgres.exchange import outgoing
 from redrive.engines.postgres.queues import Queue
 from redrive.errors import LockLost, QueueNotFound, RedriveError, UsageError
@@ -25,7 +25,7 @@ _NO_SCHEMA, _NO_FUNCTION = "3F000", "42883"
 
 async def call_within(
     connection: object,
-    database: Database,
+    database: Connections,
     channel: str,
     effects: Sequence[Effect],
     queues: Mapping[str, Queue],
@@ -64,7 +64,7 @@ def _told(effect: Send, queue: Queue) -> dict[str, Any]:
     return one._asdict() | {"queue": queue.name, "body": base64.b64encode(one.body).decode()}
 
 
-async def _missing(database: Database, names: list[str]) -> QueueNotFound:
+async def _missing(database: Connections, names: list[str]) -> QueueNotFound:
     """Return the error that names a queue which was there when we last looked, and has been deleted since."""
     rows = await database.read("SELECT name FROM @.queues WHERE name = ANY ($1)", names)
     known = {row["name"] for row in rows}

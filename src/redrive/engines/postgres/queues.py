@@ -7,15 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redrive.broker import rules
-from redrive.broker.rules import dead_letter_queue, is_dead_letter_queue, source_queue
-from redrive.broker.settings import QueueSettings
+from redrive.broker.port import QueueSettings
 from redrive.clock import Clock
 from redrive.engines.postgres.driver import Connection, Row
-from redrive.engines.stored import dead_letter_json, is_name
-from redrive.errors import InvalidSetting, QueueNotFound
+from redrive.engines.stored import dead_letter_json
+from redrive.errors import QueueNotFound
 
 _SETTINGS = QueueSettings.names()
-_USE_GRANULARITY_S = 1.0
 _MANY_QUEUES = 10_000
 
 COLUMNS = ", ".join(f"q.{name}" for name in ("id", "name", "version", *_SETTINGS))
@@ -41,8 +39,7 @@ class Queue:
     @property
     def use_granularity_s(self) -> float:
         """How exactly its last use is stored."""
-        idle = self.settings.auto_delete_on_idle
-        return _USE_GRANULARITY_S if idle is None else min(_USE_GRANULARITY_S, idle / 10)
+        return rules.use_granularity_s(self.settings.auto_delete_on_idle)
 
 
 class Queues:
@@ -79,7 +76,7 @@ class Queues:
 
     async def load(self, read: Callable[..., Awaitable[Sequence[Row]]], names: Iterable[str]) -> None:
         """Read some queues again."""
-        wanted = [name for name in names if is_name(name)]
+        wanted = [name for name in names if rules.is_queue_name(name)]
         rows = await read(f"SELECT {COLUMNS} FROM @.queues q WHERE q.name = ANY ($1)", wanted)
         self.forget(wanted)
         self._by_name.update({row["name"]: queue_of(row) for row in rows})
@@ -89,8 +86,8 @@ class Queues:
         source = await self._insert(connection, name, None, settings, now)
         if source is None:
             return False
-        of_dead = QueueSettings(lock_duration=settings.lock_duration, max_delivery_count=2_000)
-        dead = await self._insert(connection, dead_letter_queue(name), source, of_dead, now)
+        of_dead = settings.of_dead_letters()
+        dead = await self._insert(connection, rules.dead_letter_queue(name), source, of_dead, now)
         await connection.execute(self._sql("UPDATE @.queues SET dead = $1 WHERE id IN ($1, $2)"), dead, source)
         return True
 
@@ -119,15 +116,12 @@ class Queues:
     async def change(self, connection: Connection, name: str, settings: QueueSettings) -> None:
         """Store a queue's new settings."""
         check_findable(name)
-        had = await connection.fetchrow(
-            self._sql("SELECT requires_session FROM @.queues WHERE name = $1 FOR UPDATE"), name
+        row = await connection.fetchrow(
+            self._sql(f"SELECT {COLUMNS} FROM @.queues q WHERE q.name = $1 FOR UPDATE"), name
         )
-        if had is None:
+        if row is None:
             raise QueueNotFound(name)
-        if settings.requires_session != had["requires_session"]:
-            told = "cannot be changed: what is in the queue could not be received; delete it and declare it anew"
-            raise InvalidSetting("requires_session", settings.requires_session, told)
-        values = _columns(name, settings)
+        values = _columns(name, settings_of(row).changed(settings))
         changes = ", ".join(f"{column} = ${place}" for place, column in enumerate(values, 2))
         await connection.execute(
             self._sql(f"UPDATE @.queues SET version = version + 1, {changes} WHERE name = $1"),
@@ -138,8 +132,7 @@ class Queues:
     async def remove(self, connection: Connection, name: str) -> None:
         """Take a queue, its dead-letter queue and all they hold away."""
         check_findable(name)
-        if is_dead_letter_queue(name):
-            raise InvalidSetting("queue", name, "must not be a dead-letter queue: it goes with its queue; purge it")
+        rules.check_deletable(name)
         found = await connection.execute(
             self._sql("SELECT @.delete_queue(q.id) FROM @.queues q WHERE q.name = $1"), name
         )
@@ -186,7 +179,7 @@ def is_text(name: str) -> bool:
 
 def check_findable(name: str) -> None:
     """See that there could be a queue of this name."""
-    if not is_name(name):
+    if not rules.is_queue_name(name):
         raise QueueNotFound(name)
 
 
@@ -201,7 +194,7 @@ def settings_of(row: Row) -> QueueSettings:
 
 
 def _columns(name: str, settings: QueueSettings) -> dict[str, Any]:
-    source = source_queue(name)
+    source = rules.source_queue(name)
     over_delivered = rules.over_delivered_text(settings.max_delivery_count)
     return asdict(settings) | {
         "over_delivered": dead_letter_json(rules.MAX_DELIVERY_COUNT_EXCEEDED, over_delivered, source),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from redrive.broker import rules
-from redrive.broker.effects import (
+from redrive.broker.port import (
     Abandon,
     Cancel,
     Complete,
@@ -18,15 +18,17 @@ from redrive.broker.effects import (
     Defer,
     Effect,
     EffectResult,
+    Headers,
+    Lock,
+    Received,
     Send,
     SessionLock,
     SetSessionState,
+    State,
 )
-from redrive.broker.lifecycle import State
-from redrive.broker.message import Headers, Lock, Received
 from redrive.clock import utc
 from redrive.engines import stored
-from redrive.engines.postgres.connections import Database
+from redrive.engines.postgres.connections import Connections
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import outgoing
 from redrive.engines.postgres.queues import COLUMNS as QUEUE_COLUMNS
@@ -48,7 +50,7 @@ class Store:
         woken: the names of queues in which something has become ready.
     """
 
-    database: Database
+    database: Connections
     connection: Connection
     woken: set[str] = field(default_factory=set[str])
 
@@ -256,7 +258,7 @@ class Store:
             " delivery_count = m.delivery_count - 1 FROM unnest($1::bigint[], $2::bigint[]) AS l (sequence, token)"
             " WHERE m.sequence = l.sequence AND m.token = l.token",
             [lock.sequence for lock in locks],
-            [lock.token for lock in locks],
+            [stored.storable(lock.token) for lock in locks],
         )
         self.woken.update(lock.queue for lock in locks)
 
@@ -376,7 +378,7 @@ class Store:
             " AND locked_until > @.instant($4) FOR UPDATE",
             queue.id,
             session.session_id,
-            session.token,
+            stored.storable(session.token),
             self._now,
         )
         if row is None:

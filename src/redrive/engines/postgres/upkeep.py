@@ -13,7 +13,7 @@ import math
 import asyncpg
 
 from redrive.broker.port import Upkeep
-from redrive.engines.postgres.connections import Database
+from redrive.engines.postgres.connections import Connections
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.scan_start import Heads
 from redrive.engines.postgres.session_settings import as_needed
@@ -35,7 +35,7 @@ class Tidying:
         began_at: by queue, the number from which on its last receive looked.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Connections) -> None:
         self._database = database
         self._heads = Heads()
         self.is_held_back = False

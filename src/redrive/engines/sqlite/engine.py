@@ -18,18 +18,26 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from redrive.broker.effects import Effect, EffectResult, SessionLock
-from redrive.broker.lifecycle import State
-from redrive.broker.message import Lock, Received
-from redrive.broker.port import Capabilities, QueueInfo, Upkeep
-from redrive.broker.settings import QueueSettings
+from redrive.broker import rules
+from redrive.broker.port import (
+    Capabilities,
+    Effect,
+    EffectResult,
+    Lock,
+    QueueInfo,
+    QueueSettings,
+    Received,
+    SessionLock,
+    State,
+    Upkeep,
+)
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
 from redrive.engines.sql.runner import run_sqlite
 from redrive.engines.sql.script import Script
 from redrive.engines.sqlite import errors, rows
-from redrive.engines.sqlite.file_identity import Place
+from redrive.engines.sqlite.file_identity import DatabaseFile
 from redrive.engines.sqlite.group_commit import Writer
 from redrive.engines.sqlite.requests import ApplyRequest, Conflict, LockRequest, OtherRequest, run_group, run_one_by_one
 from redrive.engines.sqlite.schema import migrate
@@ -76,7 +84,7 @@ class SqliteEngine:
         self._writer = self._new_writer()
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
         self._reader: sqlite3.Connection | None = None
-        self._place: Place | None = None
+        self._place: DatabaseFile | None = None
         self._was_open = False
         self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
         self._is_synced = True
@@ -122,7 +130,7 @@ class SqliteEngine:
         self._wait_for_lock(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone())
         self._wait_for_lock(lambda: migrate(connection))
         self._reader = self._wait_for_lock(self._new_connection)
-        self._place = None if self._path in ("", ":memory:") else Place(self._path)
+        self._place = None if self._path in ("", ":memory:") else DatabaseFile(self._path)
 
     def _new_connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
@@ -248,7 +256,7 @@ class SqliteEngine:
         """Look at messages in order of their numbers."""
         chosen = tuple(State) if states is None else tuple(states)
         wanted, first = stored.bounded(limit), stored.nearest(start)
-        if not stored.is_name(queue):
+        if not rules.is_queue_name(queue):
             raise self._missing(queue)
         found = await self._read(lambda reader: _peek(reader, queue, wanted, first, chosen))
         if found is None:
@@ -257,7 +265,7 @@ class SqliteEngine:
 
     async def inspect(self, name: str | None = None) -> list[QueueInfo]:
         """Describe queues."""
-        if name is not None and not stored.is_name(name):
+        if name is not None and not rules.is_queue_name(name):
             raise self._missing(name)
         found = await self._read(lambda reader: _inspect(reader, name))
         if name is not None and not found:

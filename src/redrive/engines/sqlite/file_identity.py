@@ -13,7 +13,7 @@ from redrive.errors import StorageReplaced
 _Identity: TypeAlias = tuple[int, int]
 
 
-class Place:
+class DatabaseFile:
     """Where a database is: its file, and the log beside it.
 
     Args:

@@ -9,13 +9,8 @@ from itertools import islice
 from typing import Any
 
 from redrive.broker import rules
-from redrive.broker.arguments import similar
-from redrive.broker.rules import dead_letter_queue, is_dead_letter_queue
-from redrive.broker.settings import QueueSettings
-from redrive.errors import InvalidSetting, QueueNotFound
-
-_USE_GRANULARITY_S = 1.0
-"""How exactly a queue's last use is stored; writing it with every message would cost a fifth of a send."""
+from redrive.broker.port import QueueSettings
+from redrive.errors import QueueNotFound
 
 _MOST_TO_COMPARE = 1_000
 """With how many names one that is not there is compared."""
@@ -46,9 +41,8 @@ class QueueRow:
     is_plain: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        idle = self.settings.auto_delete_on_idle
-        self.use_granularity_s = _USE_GRANULARITY_S if idle is None else min(_USE_GRANULARITY_S, idle / 10)
-        self.longest_wait_s = rules.longest_wait_s(idle)
+        self.use_granularity_s = rules.use_granularity_s(self.settings.auto_delete_on_idle)
+        self.longest_wait_s = rules.longest_wait_s(self.settings.auto_delete_on_idle)
         self.is_plain = self.settings.default_ttl is None and not self.settings.requires_session
 
 
@@ -80,8 +74,8 @@ class Queues:
 
     def similar(self, name: str) -> str | None:
         """Return the name of a queue that was perhaps meant."""
-        named = [known for known in islice(self._by_name, _MOST_TO_COMPARE) if not is_dead_letter_queue(known)]
-        return similar(name, named) if isinstance(name, str) else None
+        named = [known for known in islice(self._by_name, _MOST_TO_COMPARE) if not rules.is_dead_letter_queue(known)]
+        return rules.similar(name, named) if isinstance(name, str) else None
 
     def has(self, name: str) -> bool:
         """Say whether there is a queue of that name."""
@@ -107,8 +101,8 @@ class Queues:
         insert = "INSERT INTO queues (name, source, settings, created_at, used_at) VALUES (?, ?, ?, ?, ?)"
         told = json.dumps(asdict(settings))
         source: Any = connection.execute(insert, (name, None, told, now, now)).lastrowid
-        of_dead = QueueSettings(lock_duration=settings.lock_duration, max_delivery_count=2_000)
-        dead_name = dead_letter_queue(name)
+        of_dead = settings.of_dead_letters()
+        dead_name = rules.dead_letter_queue(name)
         dead: Any = connection.execute(insert, (dead_name, source, json.dumps(asdict(of_dead)), now, now)).lastrowid
         self._count_change(connection)
         self._add(QueueRow(source, name, settings, dead, now))
@@ -118,18 +112,15 @@ class Queues:
     def change(self, connection: sqlite3.Connection, name: str, settings: QueueSettings) -> None:
         """Store a queue's new settings."""
         queue = self.get(name)
-        if settings.requires_session != queue.settings.requires_session:
-            told = "cannot be changed: what is in the queue could not be received; delete it and declare it anew"
-            raise InvalidSetting("requires_session", settings.requires_session, told)
-        connection.execute("UPDATE queues SET settings = ? WHERE id = ?", (json.dumps(asdict(settings)), queue.id))
+        stored = json.dumps(asdict(queue.settings.changed(settings)))
+        connection.execute("UPDATE queues SET settings = ? WHERE id = ?", (stored, queue.id))
         self._count_change(connection)
         self._add(QueueRow(queue.id, name, settings, queue.dead_id, queue.used_at))
 
     def remove(self, connection: sqlite3.Connection, name: str) -> tuple[int, int]:
         """Take a queue and its dead-letter queue away; return their numbers."""
         queue = self.get(name)
-        if is_dead_letter_queue(name):
-            raise InvalidSetting("queue", name, "must not be a dead-letter queue: it goes with its queue; purge it")
+        rules.check_deletable(name)
         connection.execute("DELETE FROM queues WHERE id IN (?, ?)", (queue.dead_id, queue.id))
         self._count_change(connection)
         for gone in (self._by_id.pop(queue.id), self._by_id.pop(queue.dead_id)):

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, assert_never
 
-from redrive.broker.effects import (
+from redrive.broker.port import (
     Abandon,
     Cancel,
     Complete,
@@ -18,11 +18,12 @@ from redrive.broker.effects import (
     Defer,
     Effect,
     EffectResult,
+    Lock,
+    Received,
     Send,
     SessionLock,
     SetSessionState,
 )
-from redrive.broker.message import Lock, Received
 from redrive.engines.distribution import deal
 from redrive.engines.sqlite.group_commit import Request
 from redrive.engines.sqlite.store import Store

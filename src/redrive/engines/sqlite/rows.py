@@ -3,8 +3,8 @@
 
 from collections.abc import Iterable
 
-from redrive.broker.lifecycle import LOCKED_STATES, State
-from redrive.broker.message import Lock, Received
+from redrive.broker.port import Lock, Received, State
+from redrive.broker.rules import LOCKED_STATES
 from redrive.engines.stored import Row, instant, received
 
 COLUMNS = (

@@ -6,12 +6,23 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import count
+from typing import Any
 
-from redrive.broker import lifecycle, rules
-from redrive.broker.effects import Abandon, Cancel, DeadLetter, Defer, Send, SessionLock, SetSessionState
-from redrive.broker.lifecycle import State
-from redrive.broker.message import Headers, Lock, Received
-from redrive.broker.settings import QueueSettings
+from redrive.broker import rules
+from redrive.broker.port import (
+    Abandon,
+    Cancel,
+    DeadLetter,
+    Defer,
+    Headers,
+    Lock,
+    QueueSettings,
+    Received,
+    Send,
+    SessionLock,
+    SetSessionState,
+    State,
+)
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.sqlite import rows
@@ -175,12 +186,16 @@ class Store:
 
     def complete(self, locks: Sequence[Lock], now: float) -> bool:
         """Remove locked messages; False if not all of those locks were good."""
-        keys = [(lock.sequence, lock.token, self.queues.get(lock.queue).id, now) for lock in locks]
+        keys: list[tuple[Any, ...]] = [
+            (lock.sequence, lock.token, self.queues.get(lock.queue).id, now) for lock in locks
+        ]
         delete = "DELETE FROM messages WHERE sequence = ? AND token = ? AND queue = ? AND due > ?"
         try:
             deleted = self.connection.executemany(delete, keys).rowcount
-        except OverflowError:  # a number that is nobody's
-            return False
+        except (OverflowError, sqlite3.Error):
+            if any(stored.storable(one) != one for key in keys for one in key[:2]):
+                return False  # a token or a number that no lock of ours has
+            raise
         return deleted == len(keys)
 
     def abandon(self, effect: Abandon, now: float) -> None:
@@ -388,7 +403,7 @@ class Store:
         self.connection.executemany(
             "UPDATE messages SET state = CASE state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL,"
             " delivery_count = delivery_count - 1 WHERE sequence = ? AND token = ?",
-            [(lock.sequence, lock.token) for lock in locks],
+            [(lock.sequence, stored.storable(lock.token)) for lock in locks],
         )
         self.woken.update(lock.queue for lock in locks)
 
@@ -441,7 +456,7 @@ class Store:
         queue = self.queues.get(session.queue)
         held = self.connection.execute(
             "SELECT 1 FROM sessions WHERE queue = ? AND session = ? AND token = ? AND locked_until > ?",
-            (queue.id, session.session_id, session.token, now),
+            (queue.id, session.session_id, stored.storable(session.token), now),
         ).fetchone()
         if held is None:
             raise SessionLost(session.queue, session.session_id)
@@ -468,7 +483,7 @@ class Store:
         key = (queue.id, session.session_id)
         freed = self.connection.execute(
             "UPDATE sessions SET token = NULL, locked_until = NULL WHERE queue = ? AND session = ? AND token = ?",
-            (*key, session.token),
+            (*key, stored.storable(session.token)),
         ).rowcount
         if freed:
             self._unlock_session(queue, session.session_id)
@@ -492,7 +507,7 @@ class Store:
         """
         for queue in self.queues.all():
             longest = now + queue.settings.lock_duration
-            for state in lifecycle.LOCKED_STATES:
+            for state in rules.LOCKED_STATES:
                 self.connection.execute(
                     "UPDATE messages SET due = ?1 WHERE queue = ?2 AND state = ?3 AND due > ?1",
                     (longest, queue.id, state.value),

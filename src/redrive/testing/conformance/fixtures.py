@@ -8,8 +8,16 @@ import pytest
 import pytest_asyncio
 
 from redrive.broker import Broker, Effect
-from redrive.broker.effects import EffectResult
-from redrive.broker.port import Browsing, Deferral, Engine, Maintenance, Sessions, check_effects, find_ability
+from redrive.broker.port import (
+    Browsing,
+    Deferral,
+    EffectResult,
+    Engine,
+    Maintenance,
+    Sessions,
+    check_effects,
+    find_ability,
+)
 from redrive.errors import NotSupported
 from redrive.testing.manual_clock import ManualClock
 

@@ -8,7 +8,7 @@ import pytest
 
 from redrive.broker import Abandon, Complete, DeadLetter, Defer, Message, Send
 from redrive.broker.headers import FAILED_STACK_TRACE, OWN_HEADERS, RECOVERY_TAG
-from redrive.broker.message import HeaderValue
+from redrive.broker.port import HeaderValue
 from redrive.errors import InvalidMessage, MessageTooLarge
 from redrive.testing.conformance.fixtures import EngineFixtures, FullEngine
 from redrive.testing.conformance.verbs import (

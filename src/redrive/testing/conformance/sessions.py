@@ -174,7 +174,13 @@ class SessionBehaviours(EngineFixtures):
         taken_over = await accept(sessions, "a")
         clock.advance(LOCK_S)
         held = await accept(sessions, "a")
-        for old in (released, taken_over, replace(held, session_id="b"), replace(held, token=held.token ^ 1)):
+        for old in (
+            released,
+            taken_over,
+            replace(held, session_id="b"),
+            replace(held, token=0),
+            replace(held, token=b"receipt"),
+        ):
             with pytest.raises(SessionLost):
                 await sessions.lock_in_session(old, 1)
         assert await receive(sessions, held) == [b"1"]

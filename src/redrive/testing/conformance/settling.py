@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Settling: complete, abandon, defer and dead-letter, each fenced by the lock, and dead-letter queues."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
+from uuid import UUID
 
 import pytest
 
@@ -38,6 +39,10 @@ SETTLEMENTS: dict[str, Callable[[Lock], Effect]] = {
     "dead-letter": lambda lock: DeadLetter(lock, "broken"),
 }
 every_settlement = pytest.mark.parametrize("settle", SETTLEMENTS.values(), ids=SETTLEMENTS)
+
+
+FOREIGN_TOKENS: tuple[Hashable, ...] = (0, -1, 2**80, "receipt", b"\0", None, 1.5, UUID(int=1), ("a", 1))
+"""Tokens are their engine's own: what another may have, of whatever type, is worth nothing."""
 
 
 class SettlingBehaviours(EngineFixtures):
@@ -95,9 +100,9 @@ class SettlingBehaviours(EngineFixtures):
         self, engine: FullEngine, settle: Callable[[Lock], Effect]
     ) -> None:
         await declare(engine)
-        await send(engine, b"one")
-        held = lock_of(await lock_one(engine))
-        for token in (held.token + 1, held.token ^ 1, 0, -1, 2**80):
+        await send(engine, b"one", b"two")
+        held, other = lock_of(await lock_one(engine)), lock_of(await lock_one(engine))
+        for token in (other.token, *FOREIGN_TOKENS):
             await refused(engine, settle(Lock(ORDERS, held.sequence, token)), error=LockLost)
         await engine.apply([Complete(held)])
 

@@ -5,8 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from redrive.broker.lifecycle import State
-from redrive.broker.message import DeadLetterInfo, Received
+from redrive.broker.port import DeadLetterInfo, Received, State
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.sql.script import Many, Row, Script, Sql, insert, now

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: MIT
+"""What many callers do at the same time, done together: one call of the database for everybody who waits.
+
+A call that fails is done again, or asked about: nobody is told that nothing came of it unless that is certain.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import count
+from typing import Any, TypeVar
+
+from redrive.broker.port import Lock
+from redrive.engines import stored
+from redrive.engines.postgres import errors
+from redrive.engines.postgres.connections import Again, Connections, is_lost
+from redrive.engines.postgres.driver import Connection
+from redrive.engines.postgres.exchange import Exchange
+from redrive.engines.postgres.group_commit import Lane, Request
+from redrive.engines.postgres.queues import Queues, Uses
+from redrive.engines.postgres.session_settings import as_needed
+from redrive.engines.postgres.store import COLUMNS
+from redrive.engines.postgres.upkeep import Tidying
+from redrive.errors import LockLost, RedriveError
+
+T = TypeVar("T")
+
+_EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in range(1, 24)) + ")"
+
+
+class _Refused(Exception):
+    """The server did not take what a group asked for, and it may be the fault of one of them."""
+
+    def __init__(self, told: RedriveError) -> None:
+        super().__init__(told)
+        self.told = told
+
+
+class Groups:
+    """Does what is asked in groups, one after another, on a connection of its own.
+
+    Args:
+        database: where.
+        queues: the queues as this process knows them.
+        tidying: knows where to look for what is next.
+        giving_back: what has to be finished before a group begins: messages are on their way back to their queue.
+        tell: is told the names of queues in which something has become ready.
+
+    Attributes:
+        tokens: what locks are known by.
+        uses: when the use of a queue was last stored.
+    """
+
+    def __init__(
+        self,
+        database: Connections,
+        queues: Queues,
+        tidying: Tidying,
+        giving_back: set[asyncio.Future[None]],
+        tell: Callable[[set[str]], None],
+    ) -> None:
+        self.tokens = count(secrets.randbits(62))  # no other process has begun anywhere near
+        self.uses = Uses(database.clock)
+        self._database = database
+        self._queues = queues
+        self._tidying = tidying
+        self._giving_back = giving_back
+        self._tell = tell
+        self._lane: Lane[Any] = Lane(self._run)
+        self._connection: Any = None
+        self._exchange_sql = database.sql(_EXCHANGE)
+
+    def submit(self, ask: Request[T]) -> Coroutine[Any, Any, T]:
+        """Have something done with the next group; return what came of it, to be awaited."""
+        self._database.check_loop()
+        return self._lane.submit(ask)
+
+    async def finish(self) -> None:
+        """Wait until everything that was submitted is done."""
+        await self._lane.close()
+
+    async def _run(self, group: list[Any]) -> None:
+        """Do a group in one transaction; if somebody's lock is not good, everybody by himself."""
+        if self._giving_back:  # what those before have left is there for those who come now
+            await asyncio.wait(self._giving_back)
+        try:
+            await self._exchange(group)
+        except (LockLost, _Refused) as refused:
+            if len(group) == 1:
+                raise refused.told if isinstance(refused, _Refused) else refused from None
+            for ask in group:
+                await self._run_one(ask)
+
+    async def _run_one(self, ask: Any) -> None:  # noqa: ANN401 - an ask of any kind
+        """Do for one caller what could not be done for all; if that fails too, only he hears of it."""
+        try:
+            await self._exchange([ask])
+        except _Refused as refused:
+            ask.fail(refused.told)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to whom it belongs
+            ask.fail(error)
+
+    async def _exchange(self, group: list[Any]) -> None:
+        await self._database.until_done(lambda: self._exchange_once(group))
+
+    async def _exchange_once(self, group: list[Any]) -> None:
+        exchange = await self._prepared([ask for ask in group if not ask.future.done()])
+        if exchange.is_empty:
+            return
+        connection = await self._held_connection()
+        with self._database.numbered() as number:
+            try:
+                await self._call(connection, exchange, number)
+            except errors.Trouble as error:
+                await self._find_out(exchange, number, error)
+
+    async def _prepared(self, group: list[Any]) -> Exchange:
+        """Put a group together; whoever asks for something impossible is told so, and left out."""
+        exchange = Exchange(next(self.tokens), self._tidying.head)
+        for ask in group:
+            try:
+                exchange.add(ask, self._queues.get)
+            except RedriveError:
+                await self._add_after_another_look(exchange, ask)
+        return exchange
+
+    async def _add_after_another_look(self, exchange: Exchange, ask: Any) -> None:  # noqa: ANN401 - an ask of any kind
+        """Before a caller is refused, see whether another process has changed the queues just now."""
+        try:
+            await self._queues.load(self._database.read, ask.queues)
+            exchange.add(ask, self._queues.get)
+        except RedriveError as error:
+            ask.fail(error)
+
+    async def _call(self, connection: Connection, exchange: Exchange, number: int) -> None:
+        database = self._database
+        began = database.clock.monotonic()
+        used = self.uses.worth_noting(exchange.used.values())
+        async with as_needed(connection):
+            rows = await connection.fetch(
+                self._exchange_sql,
+                database.now,
+                list(exchange.queues),
+                [queue.version for queue in exchange.queues.values()],
+                database.writer,
+                number,
+                *exchange.values(used),
+            )
+        if used:
+            self.uses.note(used)
+        sequences: Sequence[int | None] = rows.pop(0)["sequences"] if rows and rows[0][0] == 0 else ()
+        if self._tidying.is_held_back:
+            self._tidying.note_heads(exchange.heads(rows), began)
+        self._deliver(exchange, sequences, rows)
+
+    def _deliver(self, exchange: Exchange, sequences: Sequence[int | None], found: Sequence[Any]) -> None:
+        exchange.give(sequences, found)
+        if exchange.woken:
+            self._tell(exchange.woken)
+
+    async def _find_out(self, exchange: Exchange, number: int, error: BaseException) -> None:
+        """Find out what became of a group whose call failed, and tell everybody; raise if nothing came of it."""
+        code = errors.sqlstate(error)
+        if code == errors.LOCK_LOST:
+            lock = await self._first_lost(exchange.locks)
+            raise LockLost(lock.queue, lock.sequence) from None
+        if code == errors.QUEUES_CHANGED:
+            self._queues.forget([queue.name for queue in exchange.queues.values()])
+            raise Again(error) from error
+        if errors.is_worth_repeating(error):
+            raise Again(error) from error
+        if not errors.is_connection_lost(error):
+            raise _Refused(await self._database.told(error)) from error
+        await self.let_go(is_good=False)
+        receipt = await self._database.receipt(number)
+        if receipt is None:
+            raise Again(error) from error
+        self._deliver(exchange, receipt.sequences, await self._found_again(exchange))
+
+    async def _first_lost(self, locks: Sequence[Lock]) -> Lock:
+        """Return the first lock that is not good; the first of all if they are by now."""
+        good = await self._database.read(
+            "SELECT m.sequence, m.token, q.name FROM @.messages m JOIN @.queues q ON q.id = m.queue"
+            " WHERE m.sequence = ANY ($1) AND m.due > @.instant($2)",
+            [stored.storable(lock.sequence) for lock in locks],
+            self._database.now,
+        )
+        known = {Lock(row["name"], row["sequence"], row["token"]) for row in good}
+        return next((lock for lock in locks if lock not in known), locks[0])
+
+    async def _found_again(self, exchange: Exchange) -> list[tuple[Any, ...]]:
+        """Return the messages that a group locked when its answer was lost."""
+        rows = await self._database.read(
+            f"SELECT m.queue, m.due, m.delivery_count, {COLUMNS} FROM @.messages m WHERE m.token = $1 AND m.state = 2",
+            exchange.token,
+        )
+        return [(exchange.place_of(row[0]), *tuple(row)[1:]) for row in rows]
+
+    # --- the connection
+
+    async def _held_connection(self) -> Connection:
+        if self._connection is not None and is_lost(self._connection):
+            await self.let_go(is_good=False)
+        if self._connection is None:
+            self._connection = await self._database.acquire()
+        return self._connection
+
+    async def let_go(self, *, is_good: bool) -> None:
+        """Give the connection back, until the next group needs one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await self._database.release(connection, is_good=is_good)
