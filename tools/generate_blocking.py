@@ -159,7 +159,7 @@ from redrive.errors import UsageError
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
 from redrive.recovery.operation import Kind, Operation
-from redrive.recovery.queries import How, Preview
+from redrive.recovery.queries import Preview
 from redrive.recovery.records import (
     AuditEntry,
     DryRun,
@@ -171,8 +171,9 @@ from redrive.recovery.records import (
     Part,
     ServiceInfo,
 )
-from redrive.recovery.recovery import HowAndWho, Recovery, Who
+from redrive.recovery.recovery import Recovery
 from redrive.recovery.service import Step
+from redrive.recovery.settings import RecoveryOptions, RecoveryRequest, RequestedBy
 from redrive.recovery.states import Outcome
 from redrive.recovery.transform import Transform
 '''

@@ -20,7 +20,7 @@ from redrive.recovery.states import (
     SPENT,
     BatchEvent,
     BatchState,
-    MessageEvent,
+    FailureEvent,
     OperationEvent,
     OperationState,
     Outcome,
@@ -33,8 +33,8 @@ from redrive.recovery.states import (
 
 
 def test_the_sources_and_the_target_of_an_event_are_those_of_its_table():
-    assert sources(MESSAGES, MessageEvent.CONFIRM) == (Status.UNRESOLVED, Status.RETRY_ISSUED)
-    assert target(MESSAGES, MessageEvent.CONFIRM) is Status.RESOLVED
+    assert sources(MESSAGES, FailureEvent.CONFIRM) == (Status.UNRESOLVED, Status.RETRY_ISSUED)
+    assert target(MESSAGES, FailureEvent.CONFIRM) is Status.RESOLVED
     assert sources(BATCHES, BatchEvent.MAKE) == ()
 
 
@@ -43,7 +43,7 @@ def test_an_event_that_is_not_in_the_table_changes_nothing():
     assert changed(PARTS, Outcome.FORWARDED, PartEvent.FAIL) is Outcome.FAILED_AGAIN
 
 
-@pytest.mark.parametrize("event", [each for each in MessageEvent if each is not MessageEvent.FAIL_FIRST])
+@pytest.mark.parametrize("event", [each for each in FailureEvent if each is not FailureEvent.FAIL_FIRST])
 def test_every_event_of_a_message_leads_to_one_state(event):
     assert isinstance(target(MESSAGES, event), Status)
 
@@ -62,7 +62,7 @@ def test_a_claim_is_a_part_that_can_still_be_sent_or_heard_of():
 
 
 def test_what_is_settled_can_be_restored_and_what_has_ended_stays():
-    assert set(SETTLED) == set(sources(MESSAGES, MessageEvent.RESTORE))
+    assert set(SETTLED) == set(sources(MESSAGES, FailureEvent.RESTORE))
     assert set(ENDED) == set(OperationState) - {state for state, _ in OPERATIONS}
     assert set(AT_WORK) == {
         state for state, event in OPERATIONS if event in (OperationEvent.WATCH, OperationEvent.APPROVE)

@@ -143,8 +143,8 @@ class Watch:
         self.done.append((now, figures.total - figures.remaining))
         while now - self.done[0][0] > _RATE_OVER_S:
             self.done.popleft()
-        if operation.state is OperationState.SCHEDULED and operation.plan.not_before is not None:
-            left = operation.plan.not_before - utc(self.opened.broker.clock.time())
+        if operation.state is OperationState.SCHEDULED and operation.plan.at is not None:
+            left = operation.plan.at - utc(self.opened.broker.clock.time())
             return f"begins in {length(left.total_seconds())}"
         if operation.state is OperationState.WATCHING:
             return "waiting for the canaries"

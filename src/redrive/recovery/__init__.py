@@ -19,7 +19,7 @@ from redrive.recovery.filter import Filter
 from redrive.recovery.fingerprint import Group, exception_group
 from redrive.recovery.ingest import Classifier
 from redrive.recovery.ledger import Ledger
-from redrive.recovery.operation import Canary, Holder, Kind, Operation, Plan, Progress
+from redrive.recovery.operation import Holder, Kind, Operation, Plan, Progress
 from redrive.recovery.queries import Preview
 from redrive.recovery.records import (
     AuditEntry,
@@ -35,6 +35,7 @@ from redrive.recovery.records import (
 )
 from redrive.recovery.recovery import Recovery
 from redrive.recovery.service import ServiceSettings, Step
+from redrive.recovery.settings import Canary, RecoverySettings
 from redrive.recovery.staging_queue import LaneSettings
 from redrive.recovery.states import OperationState, Outcome, Status
 from redrive.recovery.transform import Transform
@@ -74,6 +75,7 @@ __all__ = [
     "Progress",
     "Recovery",
     "RecoveryFault",
+    "RecoverySettings",
     "ServiceInfo",
     "ServiceSettings",
     "SetAside",

@@ -12,7 +12,7 @@ from redrive.errors import UsageError
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
 from redrive.recovery.operation import Kind, Operation
-from redrive.recovery.queries import How, Preview
+from redrive.recovery.queries import Preview
 from redrive.recovery.records import (
     AuditEntry,
     DryRun,
@@ -24,8 +24,9 @@ from redrive.recovery.records import (
     Part,
     ServiceInfo,
 )
-from redrive.recovery.recovery import HowAndWho, Recovery, Who
+from redrive.recovery.recovery import Recovery
 from redrive.recovery.service import Step
+from redrive.recovery.settings import RecoveryOptions, RecoveryRequest, RequestedBy
 from redrive.recovery.states import Outcome
 from redrive.recovery.transform import Transform
 
@@ -135,7 +136,7 @@ class BlockingRecovery:
         """Return messages from error queues that could not be read."""
         return self._portal.run(self._inner.aside(after=after, limit=limit))
 
-    def dry_run(self, chosen: Chosen, kind: Kind = Kind.RECOVER, **how: Unpack[How]) -> DryRun:
+    def dry_run(self, chosen: Chosen, kind: Kind = Kind.RECOVER, **how: Unpack[RecoveryOptions]) -> DryRun:
         """Say what ``recover``, or another kind of operation, would find, and do nothing."""
         return self._portal.run(self._inner.dry_run(chosen, kind, **how))
 
@@ -214,7 +215,7 @@ class BlockingRecovery:
         """Do everything that can be done now, and return: true if that was something, and when there is more to do."""
         return self._portal.run(self._inner.step())
 
-    def recover(self, chosen: Chosen, **how: Unpack[HowAndWho]) -> Operation:
+    def recover(self, chosen: Chosen, **how: Unpack[RecoveryRequest]) -> Operation:
         """Ask for messages to be sent to where they failed, and return the operation that does it.
 
         The request is stored before this returns. Whatever fails or changes after that is not part of it.
@@ -225,7 +226,7 @@ class BlockingRecovery:
         """
         return self._portal.run(self._inner.recover(chosen, **how))
 
-    def edit(self, id: str, transform: Transform, **who: Unpack[Who]) -> Operation:
+    def edit(self, id: str, transform: Transform, **who: Unpack[RequestedBy]) -> Operation:
         """Send an edited copy of a failed message, with an id of its own; the two are linked both ways.
 
         Raises:
@@ -235,15 +236,15 @@ class BlockingRecovery:
         """
         return self._portal.run(self._inner.edit(id, transform, **who))
 
-    def archive(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
+    def archive(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[RequestedBy]) -> Operation:
         """Put messages away that nobody needs; they are kept for as long as ``sweep`` allows."""
         return self._portal.run(self._inner.archive(chosen, limit=limit, **who))
 
-    def restore(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
+    def restore(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[RequestedBy]) -> Operation:
         """Make messages unresolved again that were archived or resolved."""
         return self._portal.run(self._inner.restore(chosen, limit=limit, **who))
 
-    def resolve(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
+    def resolve(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[RequestedBy]) -> Operation:
         """Note that messages need no recovery, or that those that were sent have been handled."""
         return self._portal.run(self._inner.resolve(chosen, limit=limit, **who))
 

@@ -14,7 +14,7 @@ from redrive.recovery.states import (
     MESSAGES,
     PARTS,
     SPENT,
-    MessageEvent,
+    FailureEvent,
     Outcome,
     PartEvent,
     Status,
@@ -37,7 +37,7 @@ class Record:
         outcomes: what has become of it in operations whose copies may have failed.
     """
 
-    status: Status = FIRST_STATUS[MessageEvent.FAIL_FIRST]
+    status: Status = FIRST_STATUS[FailureEvent.FAIL_FIRST]
     attempts: int = 0
     first_failed_at: float = 0.0
     failed_at: float = float("-inf")
@@ -103,7 +103,7 @@ def add(folded: Folded, arrival: Arrival) -> Folded:
     is_last = (is_current and arrival.tag is not None) or failure.failed_at.timestamp() >= record.failed_at
     grown = _grown(record, arrival, is_last=is_last)
     if is_current:
-        grown = replace(grown, status=changed(MESSAGES, record.status, MessageEvent.FAIL))
+        grown = replace(grown, status=changed(MESSAGES, record.status, FailureEvent.FAIL))
     grown = replace(grown, claim=None, outcomes={}) if operation is None else _failed_in(grown, operation)
     earlier = folded.earlier
     if not is_last:

@@ -2,19 +2,16 @@
 """What a person asks for, and how far it has come: plans, operations, their figures. Pure: no I/O, no clock."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from redrive import duration, instant, number
-from redrive.errors import InvalidSetting
 from redrive.printable import one_line
 from redrive.recovery.filter import Filter
-from redrive.recovery.states import ENDED, SENT, MessageEvent, OperationState, Outcome
-from redrive.recovery.transform import Transform
+from redrive.recovery.settings import LARGEST_BATCH, Canary, RecoverySettings
+from redrive.recovery.states import ENDED, SENT, FailureEvent, OperationState, Outcome
 
-LARGEST_BATCH: Final = 1_000
 _PACED_BATCH_S: Final = 10.0
 """A batch that is sent slowly is so small that others have their turn after that long."""
 
@@ -28,79 +25,37 @@ class Kind(Enum):
     RESOLVE = "resolve"
 
     @property
-    def event(self) -> MessageEvent:
+    def event(self) -> FailureEvent:
         """What happens to each message."""
         return _EVENTS[self]
 
 
 _EVENTS: Final = {
-    Kind.RECOVER: MessageEvent.STAGE,
-    Kind.ARCHIVE: MessageEvent.ARCHIVE,
-    Kind.RESTORE: MessageEvent.RESTORE,
-    Kind.RESOLVE: MessageEvent.RESOLVE,
+    Kind.RECOVER: FailureEvent.STAGE,
+    Kind.ARCHIVE: FailureEvent.ARCHIVE,
+    Kind.RESTORE: FailureEvent.RESTORE,
+    Kind.RESOLVE: FailureEvent.RESOLVE,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Canary:
-    """Send a few first, and the rest only if those do well.
-
-    Attributes:
-        count: how many.
-        max_failures: how many of them may fail again.
-        patience: seconds to wait for word of them; silence is no success.
-    """
-
-    count: int
-    max_failures: int = 0
-    patience: float = 300.0
-
-    def __post_init__(self) -> None:
-        number.whole("canary", self.count, 1, LARGEST_BATCH)
-        if not 0 <= self.max_failures < self.count:
-            raise InvalidSetting("max_failures", self.max_failures, "must be from 0 to less than the canaries")
-        object.__setattr__(self, "patience", duration.seconds("patience", self.patience))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is to be done with which messages, and how.
+class Plan(RecoverySettings):
+    """What is to be done with which messages, and how: the settings of ``recover``, and these.
 
     Attributes:
         kind: what is done.
         filter: which messages.
-        limit: how many of them at most, the oldest first; None: all.
-        rate: messages a second to each destination; None: as fast as it goes.
-        canary: how many go first, and what is expected of them; None: all go.
-        redirect: the queue they all go to, instead of the one they failed in.
-        transform: what is changed about each on its way.
-        again: whether those are sent once more that were sent already and never heard of.
         is_edit: whether it is one message that a person has edited: it gets an id of its own.
-        not_before: when it begins; None: at once.
     """
 
     kind: Kind = Kind.RECOVER
     filter: Filter = field(default_factory=Filter)
-    limit: int | None = None
-    rate: float | None = None
-    canary: Canary | None = None
-    redirect: str | None = None
-    transform: Transform | None = None
-    again: bool = False
     is_edit: bool = False
-    not_before: datetime | None = None
 
     def __post_init__(self) -> None:
-        if self.limit is not None:
-            number.whole("limit", self.limit)
-        if self.rate is not None and not 0.001 <= self.rate <= 1_000_000:
-            raise InvalidSetting("rate", self.rate, "must be 0.001 to 1,000,000 messages a second")
-        if self.not_before is not None:
-            instant.zoned("not_before", self.not_before)
+        RecoverySettings.__post_init__(self)  # super() does not find the class that slots have made anew
         if self.kind is not Kind.RECOVER:
-            for name in ("rate", "canary", "redirect", "transform"):
-                if getattr(self, name) is not None:
-                    raise InvalidSetting(name, getattr(self, name), f"has no meaning for {self.kind.value}")
+            self.check_sends_nothing(self.kind.value)
 
     @property
     def batch_size(self) -> int:
@@ -111,33 +66,17 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as it is stored: what is as usual is left out."""
-        told: dict[str, Any] = {"kind": self.kind.value, "filter": self.filter.to_json()}
-        for name in ("limit", "rate", "redirect", "again", "is_edit"):
-            if value := getattr(self, name):
-                told[name] = value
-        if self.canary is not None:
-            told["canary"] = {each.name: getattr(self.canary, each.name) for each in fields(Canary)}
-        if self.transform is not None:
-            told["transform"] = self.transform.to_json()
-        if self.not_before is not None:
-            told["not_before"] = self.not_before.isoformat()
-        return told
+        edit = {"is_edit": True} if self.is_edit else {}
+        return {"kind": self.kind.value, "filter": self.filter.to_json(), **self.settings_to_json(), **edit}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "Plan":
+    def from_json(cls, stored: Mapping[str, Any]) -> "Plan":
         """Return what was stored."""
-        canary, transform, not_before = told.get("canary"), told.get("transform"), told.get("not_before")
         return cls(
-            kind=Kind(told["kind"]),
-            filter=Filter.from_json(told["filter"]),
-            limit=told.get("limit"),
-            rate=told.get("rate"),
-            canary=None if canary is None else Canary(**canary),
-            redirect=told.get("redirect"),
-            transform=None if transform is None else Transform.from_json(transform),
-            again=told.get("again", False),
-            is_edit=told.get("is_edit", False),
-            not_before=None if not_before is None else datetime.fromisoformat(not_before),
+            kind=Kind(stored["kind"]),
+            filter=Filter.from_json(stored["filter"]),
+            is_edit=stored.get("is_edit", False),
+            **cls.settings_from_json(stored),
         )
 
 

@@ -4,10 +4,10 @@
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any, TypedDict, Unpack
+from datetime import datetime
+from typing import Any, Unpack
 
-from redrive import duration, instant
+from redrive import duration
 from redrive.broker import Broker
 from redrive.clock import pause, utc
 from redrive.errors import FailureNotFound, TransformFailed
@@ -15,7 +15,7 @@ from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
 from redrive.recovery.filter import Filter
 from redrive.recovery.ledger import Ledger
-from redrive.recovery.operation import Canary, Kind, Operation, Plan
+from redrive.recovery.operation import Kind, Operation, Plan
 from redrive.recovery.records import (
     NOBODY,
     AuditEntry,
@@ -28,6 +28,7 @@ from redrive.recovery.records import (
     Part,
     ServiceInfo,
 )
+from redrive.recovery.settings import RecoveryOptions, RecoverySettings, check_known
 from redrive.recovery.states import Outcome, Status
 from redrive.recovery.transform import Transform, diff
 from redrive.recovery.transformer import Transformer, TransformSettings
@@ -40,28 +41,6 @@ _SHORTEST_ID = 4
 """So much of the beginning of an id is needed to find its message."""
 
 _ID = re.compile(r"[0-9a-f]{32}")
-
-
-class How(TypedDict, total=False):
-    """How messages are recovered.
-
-    Attributes:
-        limit: how many at most, the oldest first.
-        rate: messages a second to each destination.
-        canary: how many go first; the rest follows if they do well.
-        redirect: the queue they all go to, instead of the one they failed in.
-        transform: what is changed about each.
-        again: whether those are sent once more that were sent already and never heard of; they may arrive twice.
-        at: when to begin.
-    """
-
-    limit: int | None
-    rate: float | None
-    canary: Canary | int | None
-    redirect: str | None
-    transform: Transform | None
-    again: bool
-    at: datetime | timedelta | float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +140,9 @@ class Reader:
 
     # --- what recovery would do
 
-    async def dry_run(self, chosen: Chosen, kind: Kind = Kind.RECOVER, **how: Unpack[How]) -> DryRun:
+    async def dry_run(self, chosen: Chosen, kind: Kind = Kind.RECOVER, **how: Unpack[RecoveryOptions]) -> DryRun:
         """Say what ``recover``, or another kind of operation, would find, and do nothing."""
+        check_known("dry_run", how, RecoveryOptions)
         plan, malformed = await self._plan(chosen, how)
         if kind is not Kind.RECOVER:
             plan = Plan(kind=kind, filter=plan.filter, limit=plan.limit)
@@ -272,26 +252,14 @@ class Reader:
 
     async def _plan(self, chosen: Chosen, how: Mapping[str, Any]) -> tuple[Plan, tuple[str, ...]]:
         wanted, malformed = self._filter_and_malformed(chosen)
-        at, canary = how.get("at"), how.get("canary")
-        if how.get("again") and wanted.status == frozenset({Status.UNRESOLVED}):
+        settings = {name: value for name, value in how.items() if name in RecoverySettings.names()}
+        if settings.get("again") and wanted.status == frozenset({Status.UNRESOLVED}):
             wanted = replace(wanted, status=frozenset({Status.UNRESOLVED, Status.RETRY_ISSUED}))
-        if canary is not None and not isinstance(canary, Canary):
-            canary = Canary(count=canary)
-        if isinstance(at, datetime):
-            instant.zoned("at", at)
-        elif at is not None:
-            at = utc(await self._ledger.now() + duration.seconds("at", at, zero=True))
-        self._transforms.check(how.get("transform"))
-        plan = Plan(
-            filter=wanted,
-            limit=how.get("limit"),
-            rate=how.get("rate"),
-            canary=canary,
-            redirect=how.get("redirect"),
-            transform=how.get("transform"),
-            again=how.get("again", False),
-            not_before=at,
-        )
+        at = settings.get("at")
+        if at is not None and not isinstance(at, datetime):
+            settings["at"] = utc(await self._ledger.now() + duration.seconds("at", at, zero=True))
+        plan = Plan(filter=wanted, **settings)
+        self._transforms.check(plan.transform)
         if plan.redirect is not None:
             await self._broker.inspect(plan.redirect)
         return plan, malformed

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from redrive import duration
 from redrive.broker import Broker, random_id
@@ -22,9 +22,10 @@ from redrive.recovery.filter import Filter
 from redrive.recovery.ingest import Classifier, Ingester, with_dead_letters
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.operation import Kind, Operation, Plan
-from redrive.recovery.queries import PAGE, How, Reader
+from redrive.recovery.queries import PAGE, Reader
 from redrive.recovery.records import AuditEntry, FailedMessage, Note, OperationRequest, check_words, storable
 from redrive.recovery.service import Service, ServiceSettings, Step
+from redrive.recovery.settings import RecoveryRequest, RequestedBy, check_known
 from redrive.recovery.states import OperationEvent, OperationState, Status
 from redrive.recovery.transform import Transform
 from redrive.recovery.transformer import Transformer
@@ -34,24 +35,6 @@ T = TypeVar("T")
 
 ERROR_QUEUE = "error"
 """The error queue that is read unless another is named."""
-
-
-class Who(TypedDict, total=False):
-    """Who asks for something, and why.
-
-    Attributes:
-        actor: who.
-        reason: why.
-        key: the same key twice is the same request, and gives the same operation.
-    """
-
-    actor: str
-    reason: str
-    key: str | None
-
-
-class HowAndWho(How, Who, total=False):
-    """How messages are recovered, who asks for it, and why."""
 
 
 class Recovery(Reader):
@@ -168,7 +151,7 @@ class Recovery(Reader):
 
     # --- recovering
 
-    async def recover(self, chosen: Chosen, **how: Unpack[HowAndWho]) -> Operation:
+    async def recover(self, chosen: Chosen, **how: Unpack[RecoveryRequest]) -> Operation:
         """Ask for messages to be sent to where they failed, and return the operation that does it.
 
         The request is stored before this returns. Whatever fails or changes after that is not part of it.
@@ -179,13 +162,14 @@ class Recovery(Reader):
         """
 
         async def request() -> Operation:
+            check_known("recover", how, RecoveryRequest)
             check_stated(chosen)
             plan, malformed = await self._plan(chosen, how)
             return await self._request(plan, malformed, how, asked=asked_for(chosen, how))
 
         return await self._audited("recover", subject_of(chosen), how, request())
 
-    async def edit(self, id: str, transform: Transform, **who: Unpack[Who]) -> Operation:  # noqa: A002 - as in show
+    async def edit(self, id: str, transform: Transform, **who: Unpack[RequestedBy]) -> Operation:  # noqa: A002 - as in show
         """Send an edited copy of a failed message, with an id of its own; the two are linked both ways.
 
         Raises:
@@ -195,6 +179,7 @@ class Recovery(Reader):
         """
 
         async def request() -> Operation:
+            check_known("edit", who, RequestedBy)
             found = await self.show(id)
             is_repeated = (
                 "key" in who and who["key"] is not None and await self._ledger.requested(who["key"]) is not None
@@ -215,15 +200,15 @@ class Recovery(Reader):
         who = f", requested by {one_line(actor, 100)}," if actor else ""
         return OperationConflict(failed.operation, f"has sent it already{who} and nothing was heard of it yet")
 
-    async def archive(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
+    async def archive(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[RequestedBy]) -> Operation:
         """Put messages away that nobody needs; they are kept for as long as ``sweep`` allows."""
         return await self._settle(Kind.ARCHIVE, chosen, limit, who)
 
-    async def restore(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
+    async def restore(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[RequestedBy]) -> Operation:
         """Make messages unresolved again that were archived or resolved."""
         return await self._settle(Kind.RESTORE, chosen, limit, who)
 
-    async def resolve(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[Who]) -> Operation:
+    async def resolve(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[RequestedBy]) -> Operation:
         """Note that messages need no recovery, or that those that were sent have been handled."""
         return await self._settle(Kind.RESOLVE, chosen, limit, who)
 
@@ -334,6 +319,7 @@ class Recovery(Reader):
 
     async def _settle(self, kind: Kind, chosen: Chosen, limit: int | None, who: Mapping[str, Any]) -> Operation:
         async def request() -> Operation:
+            check_known(kind.value, who, RequestedBy)
             check_stated(chosen)
             wanted, malformed = self._filter_and_malformed(chosen)
             asked = asked_for(chosen, {} if limit is None else {"limit": limit})

@@ -79,7 +79,7 @@ class OperationState(IntEnum):
         return self.name.lower()
 
 
-class MessageEvent(Enum):
+class FailureEvent(Enum):
     """What can happen to a failed message."""
 
     FAIL_FIRST = "fails"
@@ -140,11 +140,11 @@ S = TypeVar("S", bound=IntEnum)
 E = TypeVar("E", bound=Enum)
 Table: TypeAlias = Mapping[tuple[S, E], S]
 
-_M, _ME = Status, MessageEvent
-FIRST_STATUS: Final[dict[MessageEvent, Status]] = {_ME.FAIL_FIRST: _M.UNRESOLVED}
+_M, _ME = Status, FailureEvent
+FIRST_STATUS: Final[dict[FailureEvent, Status]] = {_ME.FAIL_FIRST: _M.UNRESOLVED}
 """How the record of a failed message begins."""
 
-MESSAGES: Final[dict[tuple[Status, MessageEvent], Status]] = {
+MESSAGES: Final[dict[tuple[Status, FailureEvent], Status]] = {
     (_M.UNRESOLVED, _ME.FAIL): _M.UNRESOLVED,
     (_M.UNRESOLVED, _ME.STAGE): _M.RETRY_ISSUED,
     (_M.UNRESOLVED, _ME.CONFIRM): _M.RESOLVED,  # a copy of an earlier operation succeeds while a later one begins

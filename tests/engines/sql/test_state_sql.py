@@ -18,7 +18,7 @@ from redrive.recovery.states import (
     PARTS,
     SETTLED,
     BatchEvent,
-    MessageEvent,
+    FailureEvent,
     Outcome,
     PartEvent,
     Status,
@@ -40,8 +40,8 @@ BY_HAND = re.compile(rf"\bSET\b((?!\bWHERE\b).)*{COLUMNS} = (?!\?)")
 @pytest.mark.parametrize(
     ("table", "event", "to", "able"),
     [
-        (MESSAGES, MessageEvent.STAGE, "status = 2", "status = 1"),
-        (MESSAGES, MessageEvent.CONFIRM, "status = 3", "status IN (1, 2)"),
+        (MESSAGES, FailureEvent.STAGE, "status = 2", "status = 1"),
+        (MESSAGES, FailureEvent.CONFIRM, "status = 3", "status IN (1, 2)"),
         (PARTS, PartEvent.SUPERSEDE, "outcome = 6", "outcome = 2"),
         (BATCHES, BatchEvent.CLAIM, "state = 2", "state = 1"),
     ],

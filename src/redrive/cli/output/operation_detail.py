@@ -44,8 +44,8 @@ def _next_steps(operation: Operation) -> list[str]:
     bad = [word for word in ("failed", "failed-again", "skipped") if getattr(figures, word.replace("-", "_"))]
     if bad:
         lines.append(f"messages without success: redrive operations show {number} --outcome {','.join(bad)}")
-    if operation.state is OperationState.SCHEDULED and operation.plan.not_before is not None:
-        begins = instant(operation.plan.not_before)
+    if operation.state is OperationState.SCHEDULED and operation.plan.at is not None:
+        begins = instant(operation.plan.at)
         lines.append(f"begins at {begins}; a service must be running by then: redrive operations run")
     if operation.state is OperationState.PAUSED:
         lines.append(f"continue: redrive operations resume {number}   give up: redrive operations cancel {number}")
@@ -88,7 +88,7 @@ def _how_text(plan: Plan) -> str:
     parts += [f"to {plan.redirect}"] if plan.redirect else []
     parts += ["sent once more"] if plan.again else []
     parts += ["an edited copy"] if plan.is_edit else []
-    parts += [f"not before {instant(plan.not_before)}"] if plan.not_before else []
+    parts += [f"not before {instant(plan.at)}"] if plan.at else []
     if plan.transform and not plan.is_edit:
         parts.append("changed: " + ", ".join(name.replace("_", " ") for name in plan.transform.to_json()))
     return "; ".join(parts)

@@ -22,7 +22,7 @@ from redrive.recovery.states import (
     PARTS,
     BatchEvent,
     BatchState,
-    MessageEvent,
+    FailureEvent,
     OperationState,
     Outcome,
     PartEvent,
@@ -35,7 +35,7 @@ _LARGEST_PAGE_BYTES = 16 * 1_048_576
 _NO_COPY = "there was nothing to send: its content is gone, or it was restored after its turn"
 _CANCELLED = "the operation was cancelled"
 _IS_PENDING = among("outcome", [Outcome.PENDING])
-_STAGE, _FORWARD = transition(MESSAGES, MessageEvent.STAGE), transition(BATCHES, BatchEvent.STAGE)
+_STAGE, _FORWARD = transition(MESSAGES, FailureEvent.STAGE), transition(BATCHES, BatchEvent.STAGE)
 _ADD_REASON = "reason = ? || CASE reason WHEN '' THEN '' ELSE '; it ' || reason END"
 """What becomes of a message, and behind it what was in doubt about it before."""
 
@@ -241,7 +241,7 @@ def _leave(batch: Batch, reasons: Mapping[int, str], event: PartEvent) -> Script
 
 
 def _revert(batch: Batch, failures: list[int]) -> Script[None]:
-    revert = transition(MESSAGES, MessageEvent.REVERT)
+    revert = transition(MESSAGES, FailureEvent.REVERT)
     change = yield from scalar(Sql("SELECT value FROM @.ledger_changes"))
     yield Sql(
         f"UPDATE @.failures SET {revert.to}, settled_at = NULL, edited_as = NULL, change = ?, operation = ?"

@@ -11,8 +11,9 @@ from redrive.engines.sql.recovery.operations import HAS_MEMBERS, end_if_done, mo
 from redrive.engines.sql.recovery.recording import next_change
 from redrive.engines.sql.recovery.state_sql import among, transition
 from redrive.engines.sql.script import Many, Row, Script, Sql, now, scalars
-from redrive.recovery.operation import LARGEST_BATCH, Counts, Kind, Plan
+from redrive.recovery.operation import Counts, Kind, Plan
 from redrive.recovery.records import Lease, Work
+from redrive.recovery.settings import LARGEST_BATCH
 from redrive.recovery.states import (
     AT_WORK,
     BATCHES,
@@ -25,7 +26,7 @@ from redrive.recovery.states import (
     PARTS,
     BatchEvent,
     BatchState,
-    MessageEvent,
+    FailureEvent,
     OperationEvent,
     OperationState,
     Outcome,
@@ -256,7 +257,7 @@ def _supersede(chosen: _Chosen) -> Script[None]:
         f" WHERE failure IN @ints AND {_IS_CLAIM} AND {supersede.able}",
         [(yield from now()), f"operation {chosen.operation} took it over", chosen.failures],
     )
-    revert = transition(MESSAGES, MessageEvent.REVERT)
+    revert = transition(MESSAGES, FailureEvent.REVERT)
     yield Sql(
         f"UPDATE @.failures AS f SET {revert.to}, change = ? WHERE f.number IN @ints AND {revert.able}"
         f" AND NOT EXISTS (SELECT 1 FROM @.parts p WHERE p.failure = f.number AND {_IS_CLAIM} AND {_IS_PENDING})",

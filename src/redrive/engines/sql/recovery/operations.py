@@ -17,8 +17,9 @@ from redrive.engines.sql.script import Row, Script, Sql, insert, now, scalar, sc
 from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
 from redrive.printable import one_line
 from redrive.recovery.filter import Filter
-from redrive.recovery.operation import LARGEST_BATCH, Holder, Kind, Operation, Plan, in_the_way, progress
+from redrive.recovery.operation import Holder, Kind, Operation, Plan, in_the_way, progress
 from redrive.recovery.records import NOBODY, DryRun, Lease, OperationRequest, Part, storable
+from redrive.recovery.settings import LARGEST_BATCH
 from redrive.recovery.states import (
     CLAIMS,
     ENDED,
@@ -93,7 +94,7 @@ def request(ask: OperationRequest) -> Script[Operation]:
 
 def _columns_of(ask: OperationRequest, cutoff: int, matched: int, unknown: list[str], time: float) -> _Columns:
     plan = ask.plan
-    not_before = None if plan.not_before is None else plan.not_before.timestamp()
+    not_before = None if plan.at is None else plan.at.timestamp()
     event = OperationEvent.REQUEST
     if not matched:
         event = OperationEvent.FIND_NOTHING

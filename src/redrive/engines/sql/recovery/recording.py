@@ -17,7 +17,7 @@ from redrive.recovery.states import (
     CLAIMS,
     MESSAGES,
     PARTS,
-    MessageEvent,
+    FailureEvent,
     Outcome,
     PartEvent,
     Status,
@@ -335,7 +335,7 @@ def _reason_of(arrival: Arrival) -> str:
 def _store_edits(fresh: Mapping[str, Folded], change: int) -> Script[None]:
     """Archive what an edited copy that has failed was made of: the copy has taken its place."""
     time = yield from now()
-    replace = transition(MESSAGES, MessageEvent.REPLACE)
+    replace = transition(MESSAGES, FailureEvent.REPLACE)
     for id_, number in _originals(fresh).items():
         arrival = _last(fresh[id_])
         failed = yield Sql(
@@ -354,7 +354,7 @@ def _store_edits(fresh: Mapping[str, Folded], change: int) -> Script[None]:
 
 _CONFIRM_PART = transition(PARTS, PartEvent.CONFIRM)
 _CLOSE_PART = transition(PARTS, PartEvent.CLOSE)
-_CONFIRM = transition(MESSAGES, MessageEvent.CONFIRM)
+_CONFIRM = transition(MESSAGES, FailureEvent.CONFIRM)
 
 
 def confirm(confirmations: Sequence[Confirmation]) -> Script[list[Confirmed]]:
