@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.broker import Broker
-from redrive.errors import InvalidSetting, RedriveError, UsageError
+from redrive.errors import InvalidSetting, RedriveError
+from redrive.recovery import BlockingRecovery, Recovery
 from redrive.testing import ManualClock
 from redrive.wiring import connect, connect_blocking, open_recovery
 
@@ -128,9 +129,9 @@ def test_what_is_wrong_with_a_store_is_said_of_the_store():
     assert (caught.value.setting, caught.value.value) == ("store", "postgresql+asyncpg://…")
 
 
-def test_recovery_says_which_broker_it_needs():
-    with pytest.raises(UsageError, match=r"connect\(\.\.\.\)"):
-        open_recovery(connect_blocking("sqlite:///:memory:"))
+def test_recovery_is_of_the_kind_of_its_broker():
+    assert isinstance(open_recovery(connect("sqlite:///:memory:")), Recovery)
+    assert isinstance(open_recovery(connect_blocking("sqlite:///:memory:")), BlockingRecovery)
 
 
 @pytest.mark.parametrize("query", ["mode=ro", "synchronous=full&x=1", "Synchronous=full"])

@@ -12,7 +12,7 @@ from redrive.clock import Clock, system_clock
 from redrive.errors import MissingExtra
 from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
 from redrive.recovery.recovery import ERROR_QUEUE
-from redrive.retry import Policy
+from redrive.retry import Policy, Retry
 from redrive.telemetry import Event
 
 __all__ = ["connect", "connect_blocking", "open_recovery"]
@@ -26,7 +26,9 @@ _LIBPQ_OPTIONS = (
 _POSTGRES_OPTIONS = {"schema": str, "pool_size": int, "acquire_timeout": float, "statement_cache_size": int}
 
 
-def connect(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0, retry: Policy | None = None) -> Broker:
+def connect(
+    url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0, retry: Policy | Retry | None = None
+) -> Broker:
     """Return the broker at a URL, to be entered with ``async with``.
 
     Args:
@@ -37,14 +39,16 @@ def connect(url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0,
             ``statement_cache_size``.
         clock: where time comes from.
         upkeep_every: how often, in seconds, messages that expired and queues that are idle are looked for.
-        retry: how to make a call again while the store does not answer: ``Exponential(min=0.8, max_attempts=4)``. Only
-            what was certainly not done is done again. None: the first failure is raised.
+        retry: how to make a call again while the store does not answer: a policy such as
+            ``Exponential(min=0.8, max_attempts=4)``, or ``retry(on=EngineUnavailable, …)`` with a deadline for each
+            call, a limit for each attempt, a breaker. Only what was certainly not done is done again. None: the first
+            failure is raised.
     """
     return Broker(_engine(url, clock), clock=clock, upkeep_every=upkeep_every, retry=retry)
 
 
 def connect_blocking(
-    url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0, retry: Policy | None = None
+    url: str, *, clock: Clock = system_clock, upkeep_every: float = 5.0, retry: Policy | Retry | None = None
 ) -> BlockingBroker:
     """Return the broker at a URL for a program without an event loop, to be entered with ``with``.
 

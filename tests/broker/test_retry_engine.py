@@ -6,10 +6,11 @@ import asyncio
 import pytest
 
 from redrive import connect, connect_blocking
-from redrive.broker import Broker, Complete, Message, Send
+from redrive.broker import BlockingBroker, Broker, Complete, Message, Send
 from redrive.broker.retry_engine import RetryingEngine
 from redrive.engines.sqlite import SqliteEngine
 from redrive.errors import (
+    AttemptTimeout,
     EngineBusy,
     EngineUnavailable,
     InvalidSetting,
@@ -17,7 +18,7 @@ from redrive.errors import (
     StorageDamaged,
     StorageReadOnly,
 )
-from redrive.retry import Exponential, Fixed, retry
+from redrive.retry import Exponential, Fixed, deadline, retry
 from redrive.testing import ManualClock
 from redrive.worker import Worker
 
@@ -194,6 +195,134 @@ async def test_a_worker_follows_its_own_policy_only(site):
     task.result()
     assert (handled, engine.calls, took >= 20) == ([b"x"], 2, True)
     assert broker.engine is engine
+
+
+# --- limits of a client, and of one call
+
+
+class Hanging(Flaky):
+    """An engine that takes longer than anybody waits, as often as it is told, and does it all the same."""
+
+    hangs = 0
+
+    async def late(self, doing):
+        result = await doing
+        if self.hangs:
+            self.hangs -= 1
+            await asyncio.get_running_loop().create_future()
+        return result
+
+    async def apply(self, effects):
+        return await self.late(super().apply(effects))
+
+    async def inspect(self, name=None):
+        return await self.late(super().inspect(name))
+
+
+def limited(clock, **settings):
+    """Return a broker with limits, and its engine."""
+    engine = Hanging(clock)
+    given = retry(on=EngineUnavailable, policy=Fixed(1, jitter="none", max_attempts=5), **settings)
+    return Broker(engine, clock=clock, retry=given, upkeep_every=1_000), engine
+
+
+async def test_a_client_has_a_deadline_for_each_call():
+    clock = ManualClock()
+    broker, engine = limited(clock, deadline=2.5)
+    async with broker:
+        await broker.declare("orders")
+        engine.calls, engine.failures = 0, 100
+        task, took = await finished(clock, broker.send("orders", b"x"))
+        with pytest.raises(EngineUnavailable):
+            task.result()
+        assert (engine.calls, 2 <= took <= 2.5) == (3, True)
+
+
+async def test_an_attempt_that_takes_too_long_is_made_again_if_that_changes_nothing():
+    clock = ManualClock()
+    broker, engine = limited(clock, attempt_timeout=3)
+    async with broker:
+        await broker.declare("orders")
+        engine.calls, engine.hangs = 0, 2
+        task, took = await finished(clock, broker.inspect("orders"))
+        assert (task.result().ready, engine.calls, took >= 3 + 1 + 3 + 1) == (0, 3, True)
+
+
+async def test_a_send_that_takes_too_long_is_never_sent_again():
+    clock = ManualClock()
+    broker, engine = limited(clock, attempt_timeout=3)
+    async with broker:
+        await broker.declare("orders")
+        engine.hangs = 1
+        task, _ = await finished(clock, broker.send("orders", b"x"))
+        with pytest.raises(AttemptTimeout, match="apply was cut off after 3 s"):
+            task.result()
+        assert (await broker.inspect("orders")).ready == 1
+        engine.failures = 1  # what was certainly not done is, with the same limit
+        task, _ = await finished(clock, broker.send("orders", b"y"))
+        assert task.result() == 2
+
+
+async def test_what_is_deleted_as_it_is_received_is_never_cut_off():
+    clock = ManualClock()
+    broker, engine = limited(clock, attempt_timeout=3, deadline=5)
+    slow = engine.lock_next
+
+    async def slowly(queue, limit, **how):
+        await clock.sleep_async(20)
+        return await slow(queue, limit, **how)
+
+    engine.lock_next = slowly
+    async with broker:
+        await broker.declare("orders")
+        await broker.send("orders", b"x")
+        task, took = await finished(clock, broker.receive("orders", delete=True))
+        assert ([one.body for one in task.result()], took >= 20) == ([b"x"], True)
+
+
+async def test_a_retry_says_itself_what_it_retries():
+    clock = ManualClock()
+    engine = Flaky(clock)
+    choosy = retry(on=EngineBusy, policy=Fixed(1, max_attempts=5))
+    async with Broker(engine, clock=clock, retry=choosy, upkeep_every=1_000) as broker:
+        await broker.declare("orders")
+        engine.failures, engine.calls = 1, 0
+        with pytest.raises(EngineUnavailable):
+            await broker.send("orders", b"x")
+        engine.failures, engine.error = 1, EngineBusy
+        task, _ = await finished(clock, broker.send("orders", b"x"))
+        assert (task.result(), engine.calls) == (1, 3)
+
+
+async def test_one_call_can_have_less_time_than_its_client_gives(site):
+    broker, engine, clock = site
+    engine.failures = 100
+
+    async def hurried():
+        with deadline(1.0, clock=clock):
+            await broker.send("orders", b"x")
+
+    task, took = await finished(clock, hurried())
+    with pytest.raises(EngineUnavailable):
+        task.result()
+    assert (engine.calls, took <= 1.0) == (2, True)
+
+
+def test_the_deadline_around_a_blocking_call_counts_too():
+    clock = ManualClock()
+    engine = Flaky(clock)
+    broker = BlockingBroker(Broker(engine, clock=clock, retry=AZURES, upkeep_every=1_000))
+    with broker:
+        broker.declare("orders")
+        engine.calls, engine.failures = 0, 100
+        with pytest.raises(EngineUnavailable), deadline(0.5, clock=clock):
+            broker.send("orders", b"x")
+        assert engine.calls == 1
+        mine = retry(on=EngineUnavailable, policy=Fixed(0, max_attempts=2), deadline=100)
+        engine.calls = 0
+        with pytest.raises(EngineUnavailable):
+            mine.call(broker.send, "orders", b"x")
+        assert engine.calls == 2
 
 
 def test_what_is_no_policy_is_refused():

@@ -49,7 +49,7 @@ from redrive.broker.session import Session
 from redrive.broker.settings import QueueOptions, QueueSettings, check_max_messages
 from redrive.clock import Clock, pause, system_clock, utc
 from redrive.errors import QueueConflict, RedriveError, UsageError
-from redrive.retry import Policy
+from redrive.retry import Policy, Retry
 
 _logger = logging.getLogger("redrive.broker")
 
@@ -72,7 +72,7 @@ class Broker:
         clock: Clock = system_clock,
         new_id: Callable[[], str] = random_id,
         upkeep_every: float = 5.0,
-        retry: Policy | None = None,
+        retry: Policy | Retry | None = None,
     ) -> None:
         self._inner = engine
         self._port: Engine = engine if retry is None else retrying(engine, retry, clock)

@@ -7,7 +7,7 @@ with it was rolled back, unless the error says that it ``may_be_done``.
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redrive.broker.effects import Effect, EffectResult, SessionLock
 from redrive.broker.lifecycle import State
@@ -27,9 +27,13 @@ from redrive.broker.port import (
 )
 from redrive.broker.settings import QueueSettings
 from redrive.clock import Clock
-from redrive.errors import EngineUnavailable, StorageDamaged, StorageReadOnly
+from redrive.errors import AttemptTimeout, EngineUnavailable, StorageDamaged, StorageReadOnly
 from redrive.retry import Policy, Retry, current_attempt, retry
 from redrive.retry.policy import check_policy
+from redrive.retry.settings import Default
+
+if TYPE_CHECKING:
+    from redrive.retry.settings import RetryOptions
 
 T = TypeVar("T")
 
@@ -40,17 +44,17 @@ def is_safe_to_repeat(error: Exception) -> bool:
     return isinstance(error, EngineUnavailable) and not error.may_be_done and not is_lasting
 
 
-def retrying(inner: Engine, policy: Policy, clock: Clock) -> Engine:
+def retrying(inner: Engine, given: Policy | Retry, clock: Clock) -> Engine:
     """Return an engine with retries around its calls. It has the abilities that the other has, and no more.
 
     Args:
         inner: the engine.
-        policy: whether and when to try again.
+        given: whether and when to try again: a policy, or a retry with limits, a breaker or a budget.
         clock: what waiting goes by.
     """
     parts = [part for protocol, part in _PARTS.items() if find_ability(inner, protocol) is not None]
     kind: type[RetryingEngine] = type("RetryingEngine", (*parts, RetryingEngine), {})
-    return kind(inner, policy, clock)
+    return kind(inner, given, clock)
 
 
 class RetryingEngine:
@@ -59,17 +63,54 @@ class RetryingEngine:
     A call inside a retry of the caller's own is made once: the outer retry decides.
     """
 
-    def __init__(self, inner: Any, policy: Policy, clock: Clock) -> None:  # noqa: ANN401 - as many abilities as it has
+    def __init__(self, inner: Any, given: Policy | Retry, clock: Clock) -> None:  # noqa: ANN401 - as many abilities as it has
         self._inner = inner
-        self._retry = retry(on=is_safe_to_repeat, policy=check_policy("retry", policy), deadline=None, clock=clock)
+        self._clock = clock
+        if not isinstance(given, Retry):
+            given = retry(on=EngineUnavailable, policy=check_policy("retry", given), deadline=None)
+        self._given = given
+        self._retry = given.using(on=self._is_to_retry, on_result=None, clock=clock)
         self._retries: dict[str, Retry] = {}  # by verb
 
+    def _is_to_retry(self, error: Exception) -> bool:
+        return is_safe_to_repeat(error) and self._given.plan.retries(error)
+
     async def _again(self, verb: str, call: Callable[..., Awaitable[T]], /, *args: Any, **how: Any) -> T:
+        """Make a call that may be repeated, also when it was cut off: the second time changes nothing more."""
+        return await self._tried(verb, {}, call, *args, **how)
+
+    async def _once(self, verb: str, call: Callable[..., Awaitable[T]], /, *args: Any) -> T:
+        """Make a call that must not be done twice. If it is cut off it may have been done, and the caller decides."""
+        limit = self._given.plan.attempt_timeout
+        once: RetryOptions = {"attempt_timeout": None}  # a retry would repeat what it has cut off itself
+        if limit is None:
+            return await self._tried(verb, once, call, *args)
+        return await self._tried(verb, once, self._cut_off, verb, limit, call, *args)
+
+    async def _uncut(self, verb: str, call: Callable[..., Awaitable[T]], /, *args: Any, **how: Any) -> T:
+        """Make a call that is never cut off: what it had taken out would be lost."""
+        deadline = self._given.plan.deadline
+        only_for_retries: RetryOptions = {"deadline": None if deadline is None else Default(deadline)}
+        return await self._tried(verb, {"attempt_timeout": None, **only_for_retries}, call, *args, **how)
+
+    async def _tried(
+        self, verb: str, differing: "RetryOptions", call: Callable[..., Awaitable[T]], /, *args: Any, **how: Any
+    ) -> T:
         if current_attempt().operation:
             return await call(*args, **how)
         if verb not in self._retries:
-            self._retries[verb] = self._retry.using(operation=verb)
+            self._retries[verb] = self._retry.using(operation=verb).using(**differing)
         return await self._retries[verb].call_async(call, *args, **how)
+
+    async def _cut_off(self, verb: str, limit: float, call: Callable[..., Awaitable[T]], /, *args: Any) -> T:
+        scope = None
+        try:
+            async with self._clock.timeout(limit) as scope:
+                return await call(*args)
+        except TimeoutError:
+            if scope is None or not scope.expired():
+                raise
+        raise AttemptTimeout(verb, limit)
 
     @property
     def name(self) -> str:
@@ -101,7 +142,7 @@ class RetryingEngine:
 
     async def delete(self, name: str) -> None:
         """Remove a queue."""
-        await self._again("delete", self._inner.delete, name)
+        await self._once("delete", self._inner.delete, name)
 
     async def inspect(self, name: str | None = None) -> list[QueueInfo]:
         """Describe queues."""
@@ -109,13 +150,17 @@ class RetryingEngine:
 
     async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
         """Do all of it or nothing."""
-        return await self._again("apply", self._inner.apply, effects)
+        return await self._once("apply", self._inner.apply, effects)
 
     async def lock_next(
         self, queue: str, limit: int, *, delete: bool = False, max_bytes: int | None = None
     ) -> list[Received]:
         """Lock the next messages."""
-        return await self._again("receive", self._inner.lock_next, queue, limit, delete=delete, max_bytes=max_bytes)
+        if delete:
+            return await self._uncut(
+                "receive and delete", self._inner.lock_next, queue, limit, delete=True, max_bytes=max_bytes
+            )
+        return await self._again("receive", self._inner.lock_next, queue, limit, max_bytes=max_bytes)
 
     async def renew(self, locks: Sequence[Lock]) -> list[datetime | None]:
         """Lengthen locks."""
@@ -129,11 +174,15 @@ class RetryingEngine:
 class _RetryingSessions(RetryingEngine):
     async def lock_session(self, queue: str, session_id: str | None) -> SessionLock | None:
         """Lock a session."""
-        return await self._again("accept session", self._inner.lock_session, queue, session_id)
+        return await self._once("accept session", self._inner.lock_session, queue, session_id)
 
     async def lock_in_session(self, session: SessionLock, limit: int, *, delete: bool = False) -> list[Received]:
         """Lock a session's next messages."""
-        return await self._again("receive", self._inner.lock_in_session, session, limit, delete=delete)
+        if delete:
+            return await self._uncut(
+                "receive and delete in session", self._inner.lock_in_session, session, limit, delete=True
+            )
+        return await self._once("receive in session", self._inner.lock_in_session, session, limit)
 
     async def renew_session(self, session: SessionLock) -> SessionLock:
         """Lengthen a session's lock."""
@@ -141,13 +190,13 @@ class _RetryingSessions(RetryingEngine):
 
     async def release_session(self, session: SessionLock) -> None:
         """Give a session back."""
-        await self._again("release session", self._inner.release_session, session)
+        await self._once("release session", self._inner.release_session, session)
 
 
 class _RetryingDeferral(RetryingEngine):
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
         """Lock deferred messages."""
-        return await self._again("receive", self._inner.lock_deferred, queue, sequences)
+        return await self._once("receive deferred", self._inner.lock_deferred, queue, sequences)
 
 
 class _RetryingBrowsing(RetryingEngine):

@@ -195,7 +195,7 @@ class RetriedCall:
             raise
 
     def _is_to_retry(self, error: Exception) -> bool:
-        return self._is_cut_off or any(test(error) for test in self.plan.tests)
+        return self._is_cut_off or self.plan.retries(error)
 
     def _pass_on(self, error: Exception) -> None:
         self.abandon()

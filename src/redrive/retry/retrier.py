@@ -48,6 +48,11 @@ class Retry:
         self._live = Live(RetryPlan(settings)) if live is None else live
         self._is_live = live is not None
 
+    @property
+    def plan(self) -> RetryPlan:
+        """The settings in force, checked; those of a policy file may be others at the next call."""
+        return self._live.current()
+
     def __call__(self, fn: "F", /) -> "F":
         """Decorate a function."""
         decorated: Any

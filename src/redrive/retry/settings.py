@@ -90,6 +90,10 @@ class RetryPlan:
         self.has_stated_deadline = self.deadline is not None and not isinstance(settings["deadline"], Default)
         self.is_announced = self.has_stated_deadline or self.attempt_timeout is not None or not self.retry_exhausted
 
+    def retries(self, error: Exception) -> bool:
+        """Say whether an error is one to retry."""
+        return isinstance(error, self.errors) or any(test(error) for test in self.tests)
+
     def is_quiet(self) -> bool:
         """Say whether a call that succeeds has nothing to announce, admit or count."""
         return (
