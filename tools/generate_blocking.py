@@ -173,7 +173,7 @@ from redrive.recovery.records import (
 )
 from redrive.recovery.recovery import Recovery
 from redrive.recovery.service import Step
-from redrive.recovery.settings import RecoveryOptions, RecoveryRequest, RequestedBy
+from redrive.recovery.settings import RecoverOptions, RecoveryRequest, RequestedBy
 from redrive.recovery.states import Outcome
 from redrive.recovery.transform import Transform
 '''

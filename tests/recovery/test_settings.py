@@ -12,7 +12,7 @@ import pytest
 
 from redrive.errors import InvalidSetting, UnknownSetting
 from redrive.recovery import Canary, Filter, Kind, Plan, RecoverySettings, Transform
-from redrive.recovery.settings import RecoveryOptions
+from redrive.recovery.settings import RecoverOptions
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "recovery.md"
 ALSO_GIVEN = {"canary": {int}, "at": {timedelta, float}}
@@ -28,7 +28,7 @@ GIVEN = {
 
 
 def test_what_type_checkers_read_is_what_there_is():
-    kept, given = get_type_hints(RecoverySettings), get_type_hints(RecoveryOptions)
+    kept, given = get_type_hints(RecoverySettings), get_type_hints(RecoverOptions)
     assert list(given) == list(RecoverySettings.names()) == list(GIVEN)
     for name, kind in given.items():
         members = set(get_args(kind) or {kind}) - ALSO_GIVEN.get(name, set())

@@ -26,7 +26,7 @@ from redrive.recovery.records import (
 )
 from redrive.recovery.recovery import Recovery
 from redrive.recovery.service import Step
-from redrive.recovery.settings import RecoveryOptions, RecoveryRequest, RequestedBy
+from redrive.recovery.settings import RecoverOptions, RecoveryRequest, RequestedBy
 from redrive.recovery.states import Outcome
 from redrive.recovery.transform import Transform
 
@@ -136,7 +136,7 @@ class BlockingRecovery:
         """Return messages from error queues that could not be read."""
         return self._portal.run(self._inner.aside(after=after, limit=limit))
 
-    def dry_run(self, chosen: Chosen, kind: Kind = Kind.RECOVER, **how: Unpack[RecoveryOptions]) -> DryRun:
+    def dry_run(self, chosen: Chosen, kind: Kind = Kind.RECOVER, **how: Unpack[RecoverOptions]) -> DryRun:
         """Say what ``recover``, or another kind of operation, would find, and do nothing."""
         return self._portal.run(self._inner.dry_run(chosen, kind, **how))
 

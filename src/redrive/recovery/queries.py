@@ -28,7 +28,7 @@ from redrive.recovery.records import (
     Part,
     ServiceInfo,
 )
-from redrive.recovery.settings import RecoveryOptions, RecoverySettings, check_known
+from redrive.recovery.settings import RecoverOptions, RecoverySettings, check_known
 from redrive.recovery.states import Outcome, Status
 from redrive.recovery.transform import Transform, diff
 from redrive.recovery.transformer import Transformer, TransformSettings
@@ -140,9 +140,9 @@ class Reader:
 
     # --- what recovery would do
 
-    async def dry_run(self, chosen: Chosen, kind: Kind = Kind.RECOVER, **how: Unpack[RecoveryOptions]) -> DryRun:
+    async def dry_run(self, chosen: Chosen, kind: Kind = Kind.RECOVER, **how: Unpack[RecoverOptions]) -> DryRun:
         """Say what ``recover``, or another kind of operation, would find, and do nothing."""
-        check_known("dry_run", how, RecoveryOptions)
+        check_known("dry_run", how, RecoverOptions)
         plan, malformed = await self._plan(chosen, how)
         if kind is not Kind.RECOVER:
             plan = Plan(kind=kind, filter=plan.filter, limit=plan.limit)

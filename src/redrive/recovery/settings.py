@@ -4,7 +4,7 @@
 
 A setting is one line of ``RecoverySettings``: its default, what it may be, what it does, and how it is stored. A plan
 has these fields, is stored and read by them, and ``Recovery.recover`` takes them; so a new setting is written nowhere
-else, but for its name and type in ``RecoveryOptions``, since type checkers read no metadata. A test holds them equal.
+else, but for its name and type in ``RecoverOptions``, since type checkers read no metadata. A test holds them equal.
 """
 
 from collections.abc import Callable, Mapping
@@ -160,7 +160,7 @@ class RecoverySettings:
         return tuple(each.name for each in fields(RecoverySettings))
 
 
-class RecoveryOptions(TypedDict, total=False):
+class RecoverOptions(TypedDict, total=False):
     """The settings for a caller that states some of them: a canary by its count, a beginning after a length of time."""
 
     limit: int | None
@@ -186,7 +186,7 @@ class RequestedBy(TypedDict, total=False):
     key: str | None
 
 
-class RecoveryRequest(RecoveryOptions, RequestedBy, total=False):
+class RecoveryRequest(RecoverOptions, RequestedBy, total=False):
     """How failed messages are recovered, who asks for it, and why."""
 
 
