@@ -190,7 +190,7 @@ def test_block_form_follows_the_file(policies, path, clock):
         ("a.toml", b"[policies.a]\n# caf\xe9\n", 2, "the file is not UTF-8; save it as UTF-8"),
         ("a.xml", '<?xml version="1.0"?>\n'.encode("utf-16"), 1, "the file is not UTF-8; save it as UTF-8"),
         ("a.toml", b"#" * 1_048_577, 1, "the file is larger than 1,048,576 bytes"),
-        ("a.toml", b"[policies.a]\nmin = 0\n", 2, "say fast_first=True"),
+        ("a.toml", b"[policies.a]\nmin = 0\n", 2, "use fast_first=True"),
     ],
 )
 def test_file_that_cannot_be_used_names_itself_the_line_and_the_fix(tmp_path, name, content, line, problem):

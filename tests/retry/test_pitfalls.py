@@ -110,9 +110,9 @@ def test_pitfall_4_jitter_is_a_share_of_the_whole_delay(low, delta):
 
 def test_pitfall_5_min_of_zero_is_refused_and_not_a_hidden_fast_first():
     """5. ``MinBackoff`` = 0 made the first retry immediate. Ours: refused, and the message says what to write."""
-    with pytest.raises(InvalidSetting, match="min=0: would make the first retry immediate; say fast_first=True"):
+    with pytest.raises(InvalidSetting, match="min=0: would make the first retry immediate; use fast_first=True"):
         Exponential(min=0)
-    with pytest.raises(PolicyFileError, match=r"line 2: .*say fast_first=True"):
+    with pytest.raises(PolicyFileError, match=r"line 2: .*use fast_first=True"):
         Policies.parse('[policies.p]\nmin = "0s"')
 
 
@@ -273,7 +273,7 @@ def test_pitfall_13_ten_retries_are_eleven_calls_and_both_at_once_are_refused():
     """13. ``maxRetryCount=10`` makes 11 calls."""
     assert Policies.parse("[policies.p]\nmax_retries = 10")["p"] == Exponential(max_attempts=11)
     assert len(slept_by(Fixed(1, max_attempts=11))) == 10
-    with pytest.raises(PolicyFileError, match="say max_retries or max_attempts, not both"):
+    with pytest.raises(PolicyFileError, match="write max_retries or max_attempts, not both"):
         Policies.parse("[policies.p]\nmax_retries = 10\nmax_attempts = 11")
 
 

@@ -301,7 +301,7 @@ def test_first_delay_refuses_a_flag(build, flag):
 @pytest.mark.parametrize("zero", [0, 0.0, -0.0, timedelta(0)], ids=repr)
 @pytest.mark.parametrize("build", [lambda x: Exponential(min=x), Linear], ids=["Exponential", "Linear"])
 def test_first_delay_of_zero_is_refused_and_names_fast_first(build, zero):
-    with pytest.raises(InvalidSetting, match="immediate; say fast_first=True if you want that"):
+    with pytest.raises(InvalidSetting, match="immediate; use fast_first=True if you want that"):
         build(zero)
 
 

@@ -71,7 +71,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Policies brings tomllib and pathlib, events bring dataclasses and logging: only those who use them pay for them
+    # Policies imports tomllib and pathlib, events import dataclasses and logging: load them only when they are used
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "Policies":

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 _FIRST_ERROR = 400
-"""A result with a status below was refused by the user's own test, such as 202 with "not ready yet"."""
+"""A result with a lower status was refused by the user's own test, such as 202 with "not ready yet"."""
 
 
 class Adaptive(Value, Policy):
     """Waits as long as the server asks, and follows another policy when it does not say.
 
-    What the server asks is bounded by ``max`` and spread upwards only, by at most ``jitter``: coming back early is what
-    it asked us not to do. A status that is not transient ends the retries at once.
+    The server's delay is limited to ``max`` and spread upwards only, by at most ``jitter``: an earlier attempt would
+    ignore the server's request. A status that is not transient ends the retries at once.
     """
 
     __slots__ = ("fallback", "max", "jitter", "statuses", "max_attempts")
@@ -66,7 +66,7 @@ class Adaptive(Value, Policy):
         self._fill(followed, duration.seconds("max", max), share, check_statuses(statuses), limit)
 
     def create_instance(self) -> "Self":
-        """Return the policy for one operation, with a fallback of its own."""
+        """Return the policy for one operation, with its own instance of the fallback."""
         fresh = self.fallback.create_instance()
         return self if fresh is self.fallback else self.replace(fallback=fresh)
 
@@ -86,7 +86,7 @@ class Adaptive(Value, Policy):
 
 
 def check_statuses(value: "Collection[int]") -> frozenset[int]:
-    """Return the statuses if they are some."""
+    """Return the statuses if they are valid."""
     try:
         statuses = frozenset(value)
     except TypeError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from redrive.duration import Duration
 
     class Scope(Protocol):
-        """What code can be inside of: an operation in progress, or a block with a deadline."""
+        """A scope around running code: an operation in progress, or a block with a deadline."""
 
         @property
         def name(self) -> str: ...  # noqa: D102 - as in Attempt
@@ -79,14 +79,14 @@ copy of the context than the one it was entered in, and ``reset`` refuses that.
 def current_attempt() -> Attempt:
     """Return the attempt that the calling code is part of.
 
-    A first attempt is only announced where it has a limit of its own that others must see (a stated ``deadline`` or
-    ``attempt_timeout``). Unannounced code is, truthfully, in attempt 1 with no limit.
+    A first attempt is only announced if it has its own limit that calls inside must see (a stated ``deadline`` or
+    ``attempt_timeout``). Code in an attempt that was not announced is in attempt 1 with no limit.
     """
     return Attempt(ambient.get() or _UNLIMITED)
 
 
 def leave(owner: object) -> None:
-    """Put back what was around the scope that ``owner`` entered; a context that is not inside it stays as it is."""
+    """Restore the scope around the one that ``owner`` entered; a context that is not inside it does not change."""
     scope = ambient.get()
     while scope is not None and scope.owner is not owner:
         scope = scope.outer
@@ -95,12 +95,12 @@ def leave(owner: object) -> None:
 
 
 def remaining_in(scope: "Scope | None") -> float | None:
-    """Return the seconds that a scope leaves for what is inside it."""
+    """Return the seconds that a scope leaves for the code inside it."""
     return None if scope is None else Attempt(scope).remaining
 
 
 class _Limited:
-    """A scope that is no operation."""
+    """A scope that is not an operation."""
 
     __slots__ = ("attempt_timeout", "clock", "ends_at", "name", "number", "outer", "owner")
 
@@ -120,7 +120,7 @@ _UNLIMITED = _Limited(None, "", 1, system_clock, None)
 class deadline:  # noqa: N801 - reads as a statement: with deadline(5):
     """Give a ``with`` block a deadline that every retry inside it sees.
 
-    Retries inside stop in time for it; a running attempt is not interrupted. Blocks nest: the nearest end counts.
+    Retries inside end before it; a running attempt is not interrupted. Blocks nest: the earliest deadline counts.
     """
 
     __slots__ = ("_clock", "_seconds")

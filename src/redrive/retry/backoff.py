@@ -2,7 +2,7 @@
 """How long to wait before the next attempt, as plain arithmetic. Pure: no I/O, no clock, no randomness.
 
 Seconds in, seconds out. ``n`` counts the waits from 1. Every function is finite and never negative for every ``n`` and
-for every length of time that ``redrive.duration`` lets through.
+for every length of time that ``redrive.duration`` accepts.
 """
 
 from redrive.errors import InvalidSetting
@@ -32,15 +32,15 @@ def linear(n: int, start_s: float, step_s: float, max_s: float) -> float:
 
 
 def listed(n: int, delays_s: tuple[float, ...]) -> float:
-    """Return the ``n``-th delay of a list, and its last one from there on."""
+    """Return the ``n``-th delay of a list; beyond its end, the last one."""
     return delays_s[min(n, len(delays_s)) - 1]
 
 
 def jittered(base_s: float, jitter: "Jitter", chance: float) -> float:
-    """Spread a delay, so that callers who failed together do not come back together.
+    """Spread a delay, so that callers that failed together do not return together.
 
-    It is applied after the cap: spreading before it would leave everybody at exactly ``max`` once the curve is
-    saturated, which is when an outage is longest and the spread is needed most.
+    It is applied after the cap: spreading before it would make all callers wait exactly ``max`` once the curve reaches
+    it, which is when an outage has lasted longest and the spread is needed most.
 
     Args:
         base_s: the delay, already capped.
@@ -57,7 +57,7 @@ def jittered(base_s: float, jitter: "Jitter", chance: float) -> float:
 
 
 def check_jitter(jitter: "Jitter") -> "Jitter":
-    """Return the jitter if it is one, else raise ``InvalidSetting``."""
+    """Return the jitter if it is valid, else raise ``InvalidSetting``."""
     if jitter in ("full", "equal", "none"):
         return jitter
     if isinstance(jitter, int | float) and not isinstance(jitter, bool) and 0.0 <= jitter <= 1.0:

@@ -36,7 +36,7 @@ class BlockAttempt:
 
 
 class _Passes:
-    """The passes of one loop, and what is between them."""
+    """The passes of one loop, and the waits between them."""
 
     def __init__(self, operation: "RetriedCall") -> None:
         self._operation = operation
@@ -50,7 +50,7 @@ class _Passes:
         return self._delay is None
 
     def _pause(self) -> float | None:
-        """Return the wait for the breaker, or None if it lets the next pass begin; raise if there is no waiting."""
+        """Return the wait for the breaker, or None if it lets the next pass begin; raise if the call must not wait."""
         error, self._error, self._delay = self._error, None, None
         try:
             pause = self._operation.pause(error)
@@ -73,7 +73,7 @@ class _Passes:
         return Attempt(self._operation)
 
     def left(self, error: BaseException | None) -> bool:
-        """End the attempt; say whether another pass takes care of its error."""
+        """End the attempt; return whether another pass follows, so that its error is suppressed."""
         self._delay = None
         try:
             if error is None:
@@ -89,7 +89,7 @@ class _Passes:
 
 
 class Attempts(_Passes):
-    """What ``for attempt in retry(...)`` goes over."""
+    """The iterator of ``for attempt in retry(...)``."""
 
     def __iter__(self) -> "Self":
         return self
@@ -106,7 +106,7 @@ class Attempts(_Passes):
 
 
 class AsyncAttempts(_Passes):
-    """What ``async for attempt in retry(...)`` goes over."""
+    """The iterator of ``async for attempt in retry(...)``."""
 
     def __aiter__(self) -> "Self":
         return self

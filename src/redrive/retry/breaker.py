@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The circuit breaker: stop calling a service that is down, and find out carefully when it is back.
 
-Pure: no I/O, no clock; every method is told the time. One lock makes it safe to share between threads and tasks.
+Pure: no I/O, no clock; every method takes the time as an argument. One lock makes it safe to share between
+threads and tasks.
 
     closed --(too many failures)--> open --(open_for is over)--> half_open --(probes succeed)--> closed
                                      ^                               |
@@ -31,7 +32,7 @@ _SLOTS = 10
 
 
 class CircuitBreaker:
-    """Counts the failures of one service and refuses calls while it is down. Share one between all who call it.
+    """Counts the failures of one service and refuses calls while it is down. Share one between all its callers.
 
     It opens after ``failures`` consecutive failures; or, given a ``failure_rate``, when that share of at least
     ``min_calls`` calls within ``window`` failed. After ``open_for`` it lets ``probes`` calls through: if all succeed it
@@ -83,7 +84,7 @@ class CircuitBreaker:
         return self._state
 
     def admit(self, now: float) -> int | None:
-        """Return a permit for one call, to be handed back with its outcome; None means refused."""
+        """Return a permit for one call, which the caller returns with the outcome; None means refused."""
         return self.ask(now)[0]
 
     def ask(self, now: float) -> "tuple[int | None, Change | None]":
@@ -110,7 +111,7 @@ class CircuitBreaker:
             if not self._is_full():
                 return 0.0
             wait = self._state_since + self.open_for - now
-            # half open and full: the running probes decide, which they do well before the state is given up
+            # half open and full: the running probes decide, well before this state ends
             return max(0.0, wait if self._state == "open" else min(wait, 1.0))
 
     def succeeded(self, permit: int, now: float) -> "Change | None":
@@ -139,7 +140,7 @@ class CircuitBreaker:
             return self._enter("open", now) if self._is_too_much(now) else None
 
     def released(self, permit: int) -> None:
-        """Report that a call ended without saying anything about the service, such as by cancellation."""
+        """Report that a call ended without an outcome for the service, such as by cancellation."""
         with self._lock:
             if permit == self._generation and self._state == "half_open":
                 self._in_flight -= 1
@@ -186,7 +187,7 @@ class CircuitBreaker:
 
 
 def check_when_open(value: "WhenOpen") -> "WhenOpen":
-    """Return what to do while a breaker refuses, if it is one of the two."""
+    """Return the reaction to a breaker that refuses, if it is one of the two."""
     if value not in ("fail", "wait"):
         raise InvalidSetting("when_open", value, 'must be "fail" or "wait"')
     return value

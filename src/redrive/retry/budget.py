@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The retry budget: however many calls fail, retries stay a small share of them. Pure: no I/O, no clock.
 
-A token bucket. Every call puts in ``ratio`` of a token, every retry takes one out, and ``per_second`` trickles in so
-that a quiet client can retry too. So, over any time: retries <= burst + ratio * calls + per_second * seconds.
+A token bucket. Every call puts in ``ratio`` of a token, every retry takes one out, and time adds ``per_second`` tokens,
+so that a client with few calls can retry too. Over any time: retries <= burst + ratio * calls + per_second * seconds.
 """
 
 from _thread import allocate_lock  # threading.Lock, without the 3 ms that importing threading takes
@@ -11,11 +11,11 @@ from redrive.errors import InvalidSetting
 
 
 class RetryBudget:
-    """Limits the retries of everybody who shares it to a share of their calls.
+    """Limits the retries of all callers that share it to a share of their calls.
 
     Args:
         ratio: tokens that each call puts in; 0.2 allows one retry for five calls.
-        per_second: tokens that come in by themselves.
+        per_second: tokens that are added each second.
         burst: how many tokens it holds at most, and at first.
     """
 
@@ -31,11 +31,11 @@ class RetryBudget:
         self.short = False
 
     short: bool
-    """Not full: calls have to report themselves. While it is full they need not, which makes a success free."""
+    """Whether it is not full, so that calls must be counted. While it is full, a success costs nothing."""
 
     @property
     def tokens(self) -> float:
-        """How many retries it would grant now, before what has trickled in since it was last asked."""
+        """How many retries it would grant now, without the tokens that time has added since the last call."""
         return self._tokens
 
     def called(self, now: float) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """One operation in progress: what has failed so far, and what happens next.
 
-The sync and the async shell are loops around this; they call and sleep, it decides. It asks the policy, the deadline,
-the breaker and the budget in that order, and tells the observers. It never keeps a reference to an error: an exception
-that is reachable from its own traceback would wait for the cycle collector.
+The sync and the async loop call and sleep; this object decides. It asks the policy, the deadline, the breaker and the
+budget in that order, and reports to the observers. It never keeps a reference to an error: an exception that is
+reachable from its own traceback would wait for the cycle collector.
 """
 
 from redrive.errors import AttemptTimeout, CircuitOpen, DeadlineExceeded
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
 
     class _Reporter:
-        """Stands in for the module ``reporter`` until the first report, and then makes way for it."""
+        """Stands in for the module ``reporter`` until the first report, which replaces it."""
 
         def __getattr__(self, name: str) -> object:
             global reporter  # noqa: PLW0603 - this is the one assignment
@@ -32,7 +32,7 @@ else:
     reporter = _Reporter()
 
 REFUSED = -1.0
-"""The pause that never ends."""
+"""The pause of a call that the breaker refuses and that must not wait."""
 
 
 class RetriedCall:
@@ -71,12 +71,12 @@ class RetriedCall:
 
     @property
     def clock(self) -> "Clock":
-        """The clock it runs by."""
+        """The clock it uses."""
         return self.plan.clock
 
     @property
     def owner(self) -> object:
-        """Who enters and leaves it: the operation itself."""
+        """The object that enters and leaves the scope: the operation itself."""
         return self
 
     @property
@@ -85,12 +85,12 @@ class RetriedCall:
         return self.plan.attempt_timeout
 
     def pause(self, error: Exception | None, result: object = None) -> float | None:
-        """Ask the breaker for the next attempt: None means go, a number how long to wait before asking again.
+        """Ask the breaker for the next attempt: None allows it, a number is the wait before asking again.
 
-        ``REFUSED`` means that there is no waiting: the outcome is what failed last, which is reported here.
+        ``REFUSED`` means that the call must not wait: it ends with its last failure, which is reported here.
 
         Raises:
-            CircuitOpen: it refuses, there is no waiting, and nothing has failed yet.
+            CircuitOpen: the breaker refuses, the call must not wait, and nothing has failed yet.
         """
         breaker = self.plan.breaker
         if breaker is None:
@@ -106,7 +106,7 @@ class RetriedCall:
         if self.plan.when_open == "fail" or is_too_late:
             if self.number == 1:
                 raise CircuitOpen(breaker.name, wait)
-            self.number -= 1  # the attempt that was announced does not come
+            self.number -= 1  # the attempt that was announced is not made
             self._end(self._failure(error, result), _open_circuit(breaker))
             return REFUSED
         self._waited = elapsed + wait
@@ -118,24 +118,24 @@ class RetriedCall:
             self._permit = self.plan.breaker.adopt()
 
     def open(self) -> None:
-        """From here on, everything that is called sees the attempt it is part of."""
+        """Let the code that is called from here on see the attempt it is part of."""
         ambient.set(self)
 
     def close(self) -> None:
-        """From here on, code sees again what was around the operation."""
+        """Let code see the scope around the operation again."""
         if ambient.get() is self:
             ambient.set(self.outer)
-        else:  # left in another copy of the context than it was entered in
+        else:  # it is left in another copy of the context than it was entered in
             leave(self)
 
     def abandon(self) -> None:
-        """End an attempt that was cancelled or interrupted: nobody learns anything from it."""
+        """End an attempt that was cancelled or interrupted: it counts neither as a success nor as a failure."""
         if self._permit is not None and self.plan.breaker is not None:
             self.plan.breaker.released(self._permit)
             self._permit = None
 
     def accepts(self, result: object) -> bool:
-        """End an attempt that returned; say whether what it returned is a result."""
+        """End an attempt that returned; say whether the result is accepted."""
         plan = self.plan
         if plan.on_result is not None and self._rejects(result):
             return False
@@ -161,7 +161,7 @@ class RetriedCall:
                 return None
             if plan.on_event is not None or reporter.is_listened_to():
                 reporter.attempt_failed(self, failure, decision.delay)
-        except BaseException:  # a test or a policy of the user's that failed itself
+        except BaseException:  # the user's own test or policy failed
             self.abandon()
             raise
         self.number += 1
@@ -169,7 +169,7 @@ class RetriedCall:
         return decision.delay
 
     def time_limit(self) -> float | None:
-        """Return the seconds after which an attempt is to be cut off, if somebody stated a limit."""
+        """Return the seconds after which an attempt is cut off, if a limit was stated."""
         if self.plan.has_stated_deadline:
             return Attempt(self).timeout
         return self.plan.attempt_timeout
@@ -182,7 +182,7 @@ class RetriedCall:
         return DeadlineExceeded(self.name, (self.ends_at or self.started) - self.started)
 
     def _end_with(self, outer: "Scope") -> None:
-        """Be over when what is around us is."""
+        """End no later than the scope around this operation."""
         left = remaining_in(outer)
         if left is not None and (self.plan.deadline is None or left < self.plan.deadline):
             self.ends_at = self.started + left
@@ -199,7 +199,7 @@ class RetriedCall:
 
     def _pass_on(self, error: Exception) -> None:
         self.abandon()
-        if self.number > 1:  # otherwise nothing was retried, and the error is the caller's own business
+        if self.number > 1:  # otherwise nothing was retried, and there is nothing to report
             self._give_up(self._failure(error, None), GiveUp("this failure is not one to retry", "not_retryable"))
 
     def _count_failure(self) -> None:
@@ -213,7 +213,7 @@ class RetriedCall:
 
     def _failure(self, error: Exception | None, result: object) -> AttemptFailure:
         plan = self.plan
-        # what was to be waited counts even if the clock did not move: tests switch sleeping off
+        # a wait counts even if the clock did not move, because tests switch sleeping off
         elapsed = max(plan.clock.monotonic() - self.started, self._waited)
         remaining = None if self.ends_at is None else self.ends_at - self.started - elapsed
         return AttemptFailure(self.number, error, result, elapsed, remaining, plan.chance(), plan.clock.time)
@@ -234,7 +234,7 @@ class RetriedCall:
         return self._refusal(decision.delay) or decision
 
     def _foregone(self, failure: AttemptFailure) -> GiveUp | None:
-        """Return the decision where no policy needs to be asked."""
+        """Return the decision if it does not need the policy."""
         if self._is_cut_off and isinstance(failure.error, DeadlineExceeded):
             return GiveUp("the deadline passed during an attempt", "deadline")
         if not self.plan.retry_exhausted and id(failure.error) == self._given_up_inside:
@@ -262,7 +262,7 @@ class RetriedCall:
             _annotate(failure.error, self.name, failure, decision)
 
     def _tell_outer(self, error: Exception) -> None:
-        """Tell the operations around this one which failure was retried enough; by its id, so as not to keep it."""
+        """Mark for the operations around this one the failure it gave up on; by its id, so as not to keep it."""
         scope = self.outer
         while scope is not None:
             if isinstance(scope, RetriedCall):
@@ -275,12 +275,12 @@ def _open_circuit(breaker: "CircuitBreaker") -> GiveUp:
 
 
 def _annotate(error: Exception, name: str, failure: AttemptFailure, decision: GiveUp) -> None:
-    """Write on the error itself that it was retried, for whoever reads its traceback."""
+    """Add a note to the error that it was retried; tracebacks show it."""
     start = f"redrive: gave up on {name} after "
     try:
         notes = getattr(error, "__notes__", None)
         if notes:  # one exception object may be raised many times; its notes must not grow
             error.__notes__ = [note for note in notes if not str(note).startswith(start)]
         error.add_note(f"{start}attempt {failure.attempt}, {failure.elapsed:.3g} s: {decision.why}")
-    except Exception:  # noqa: BLE001 - some cannot be written on, such as frozen dataclasses; the caller gets them as they are
+    except Exception:  # noqa: BLE001 - some refuse notes, such as frozen dataclasses; the caller gets them unchanged
         return

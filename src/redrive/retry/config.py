@@ -39,8 +39,8 @@ _LARGEST_FILE_BYTES = 1_048_576
 class Policies:
     """The policies of a file. Every retry made from it follows the file when it changes.
 
-    What applies to a call, from weak to strong: the defaults of ``retry``, the policy, the file's entry for the
-    operation, and what the code itself states.
+    Settings for a call come from, in order of rising priority: the defaults of ``retry``, the policy, the file's entry
+    for the operation, and the code.
     """
 
     def __init__(self, book: "_Book") -> None:
@@ -52,7 +52,7 @@ class Policies:
 
         Args:
             path: the file.
-            reload_every: how often, in seconds, a call that fails looks whether the file has changed; None: never.
+            reload_every: how often, in seconds, a failed call checks whether the file has changed; None: never.
             clock: where time comes from.
 
         Raises:
@@ -80,7 +80,7 @@ class Policies:
         return self._book.policies.default
 
     def __getitem__(self, name: str) -> "Policy":
-        """Return a policy as it is now, by its name."""
+        """Return the current policy of that name."""
         if name not in self._book.policies.policies:
             raise UnknownPolicy(name, self.names)
         policy: Policy = self._book.policies.policies[name]["policy"]
@@ -95,7 +95,7 @@ class Policies:
             operation: its name in the file's ``[operations]``, and in telemetry.
             on: what to retry.
             policy: the name of a policy, in place of the file's choice for this operation.
-            settings: settings of ``redrive.retry.retry`` that the code insists on, whatever the file says.
+            settings: settings of ``redrive.retry.retry`` that override the file.
 
         Raises:
             UnknownPolicy: the file has no policy of that name.
@@ -104,16 +104,16 @@ class Policies:
         return _FileRetry(_LivePlan(self._book, operation, policy, stated))
 
     def reload(self) -> None:
-        """Read the file again and put it in force, as a whole or not at all.
+        """Read the file again and use all of it, or, if it is invalid, none of it.
 
         Raises:
-            PolicyFileError: the file cannot be used; what was in force stays so.
+            PolicyFileError: the file cannot be used; the policies in force stay.
         """
         self._book.reload()
 
 
 class _Book:
-    """The policies in force, and everything that has to change when they do."""
+    """The policies in force, and the plans that change with them."""
 
     def __init__(self, policies: "PolicySet", source: Path | None, every: float | None, clock: "Clock") -> None:
         self.policies = policies
@@ -128,8 +128,8 @@ class _Book:
         self._checked_at = clock.monotonic()
 
     def enrol(self, live: "_LivePlan") -> RetryPlan:
-        """Return a plan from the policies in force, and replace it whenever they are."""
-        with self._lock:  # otherwise a reload between the two lines would pass it by
+        """Return a plan from the policies in force, and replace it when they change."""
+        with self._lock:  # otherwise a reload between the two lines would miss it
             plan = live.build()
             self.plans.add(live)
         return plan
@@ -146,7 +146,7 @@ class _Book:
         report(PoliciesReloaded(str(self._source), tuple(self.policies.policies)))
 
     def refresh(self) -> None:
-        """Reload if the file has changed and it is time to look; a file that cannot be used is reported, not raised."""
+        """Reload if a check is due and the file has changed; an invalid file is reported, not raised."""
         now = self._clock.monotonic()
         if self._every is None or now - self._checked_at < self._every:
             return
@@ -159,7 +159,7 @@ class _Book:
             report(PoliciesRejected(str(self._source), error.line, error.problem))
 
     def settings_for(self, operation: str, policy: str | None) -> "dict[str, Any]":
-        """Return the file's settings for an operation, with breakers and budgets as the objects all calls share."""
+        """Return the file's settings for an operation, with the breaker and budget objects that all calls share."""
         settings = self.policies.settings_for(operation, policy)
         if "breaker" in settings:
             name = settings["breaker"]
@@ -185,7 +185,7 @@ class _Book:
 
 
 class _LivePlan(Live):
-    """The plan of one operation, built from the file and from what the code states."""
+    """The plan of one operation, built from the file and from the settings in the code."""
 
     __slots__ = ("__weakref__", "_book", "_operation", "_policy", "stated")
 
@@ -238,7 +238,7 @@ def _read(source: Path) -> "PolicySet":
         raw = source.read_bytes()
         if len(raw) > _LARGEST_FILE_BYTES:
             raise PolicyFileError(source, 1, f"the file is larger than {_LARGEST_FILE_BYTES:,} bytes")
-        return parse(raw.decode("utf-8-sig"), source)  # Windows' editors begin a file with a mark
+        return parse(raw.decode("utf-8-sig"), source)  # editors on Windows begin a file with a byte order mark
     except OSError as error:
         raise PolicyFileError(source, 1, f"the file cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -247,7 +247,7 @@ def _read(source: Path) -> "PolicySet":
 
 
 def _fingerprint(source: Path | None) -> tuple[int, int] | None:
-    """Return what changes when a file does; None if there is none."""
+    """Return a stamp that changes when the file does; None if there is no file."""
     try:
         status = source.stat() if source is not None else None
     except OSError:

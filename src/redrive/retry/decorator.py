@@ -3,8 +3,8 @@
 
 The wrapper is written as source text with the function's own signature and compiled once, the way ``dataclasses``
 writes ``__init__``: passing ``*args, **kwargs`` on would cost more than everything else it does. On success it does
-three things, no lock and no allocation among them: look whether anything around or inside needs the full treatment,
-note the time, call. See docs/decisions/0003-generated-wrappers.md.
+three things, without a lock or an allocation: check whether the call needs the slow path, read the clock, call. See
+docs/decisions/0003-generated-wrappers.md.
 """
 
 from types import FunctionType
@@ -54,7 +54,7 @@ def wrap(fn: "Callable[..., Any]", live: "Live", *, is_live: bool) -> "Callable[
 
     _refuse_what_cannot_be_retried(fn)
     source = _source(fn, live.plan, is_live=is_live)
-    # globals of its own: the interpreter caches where a global is, which makes it cheaper than a closure's cell
+    # its own globals: the interpreter caches where a global is, which makes it cheaper than a closure's cell
     namespace: dict[str, Any] = {"__name__": __name__, "__loader__": _Source(source), **_globals(fn, live)}
     # no file: coverage leaves alone what begins with "<"; tracebacks ask for the lines of what does not end with ">"
     exec(compile(source, f"<retry of {name_of(fn)}> by redrive", "exec"), namespace)  # noqa: S102 - our own text
@@ -66,7 +66,7 @@ def wrap(fn: "Callable[..., Any]", live: "Live", *, is_live: bool) -> "Callable[
 
 
 def name_of(fn: object) -> str:
-    """Return the name an operation has when nobody gave it one."""
+    """Return the name of an operation that was given none."""
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     module = getattr(fn, "__module__", None)
     return f"{module}.{name}" if module else name
@@ -131,7 +131,7 @@ def _globals(fn: "Callable[..., Any]", live: "Live") -> "dict[str, Any]":
 
 
 def _needs_operation(plan: "RetryPlan", *, is_live: bool) -> str:
-    """Return the test for a call that cannot take the short way: something must see it before it fails."""
+    """Return the condition for the slow path: something must see the call before it fails."""
     if is_live:
         return "_redrive_ambient() is not None or not _redrive_live.plan.is_quiet()"
     if plan.is_announced or plan.on_result is not None:

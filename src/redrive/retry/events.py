@@ -58,7 +58,7 @@ class AttemptFailed(RetriedCallEvent):
 
 @dataclass(frozen=True, slots=True)
 class RetryGaveUp(RetriedCallEvent):
-    """A call failed for good; the caller has the error.
+    """A call gave up; the caller has the error.
 
     Attributes:
         exception_type: the exception's class; None if a result was not accepted.
@@ -139,7 +139,7 @@ class PoliciesRejected(Event):
     Attributes:
         source: the file.
         line: the line at fault.
-        problem: what is wrong there and how to mend it.
+        problem: what is wrong there and how to correct it.
     """
 
     name = "redrive.retry.policies_rejected"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What a failure says about itself: its status, and how long the server asks us to wait. Pure: no I/O, no clock.
 
-Read by shape, so that none of the libraries whose errors and responses these are has to be installed: httpx, requests,
+It looks at attributes only, so that none of the libraries it understands has to be installed: httpx, requests,
 aiohttp, urllib, azure-core, botocore, grpcio, google-api-core, and anything with a ``retry_after``.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 TRANSIENT_STATUSES = frozenset({408, 425, 429, *range(500, 600)})
-"""The HTTP statuses that a later attempt may not meet again."""
+"""The HTTP statuses that are transient: a later attempt may succeed."""
 
 NEVER = -1.0
 """A server's request not to retry at all."""
@@ -25,7 +25,7 @@ _BEYOND = 1 << 62
 """A number that stands for everything from there to infinity, which no wait lasts and no float has to hold."""
 
 _LONGEST_HEADER = 64
-"""No number or date is longer; what is, is garbage and not worth parsing."""
+"""No number or date is longer; a longer text is garbage and not parsed."""
 
 _MOST_HEADERS = 1_000
 
@@ -56,7 +56,7 @@ _GRPC_PERMANENT_CODES = frozenset({
     "UNKNOWN",
 })  # fmt: skip
 
-# AWS reports throttling as status 400 and tells it apart by the code alone.
+# AWS reports throttling as status 400; only the code distinguishes it.
 _AWS_THROTTLING = frozenset({
     "BandwidthLimitExceeded",
     "EC2ThrottledException",
@@ -107,7 +107,7 @@ def is_transient(subject: object) -> bool:
 
 
 def status_of(subject: object) -> int | None:
-    """Return the HTTP status of an error or a response (or what a gRPC code amounts to), if it has one."""
+    """Return the HTTP status of an error or a response (or the equivalent of a gRPC code), if it has one."""
     for name in ("status_code", "status", "code"):
         status = _as_status(_attribute(subject, name))
         if status is not None:
@@ -156,7 +156,7 @@ def _as_status(value: object) -> int | None:
         return int(value) if 100 <= value <= 599 else None
     if not isinstance(name, str):
         return None
-    # only gRPC's own names: an error of somebody else may well have a status called FAILED
+    # only gRPC's own names: an error of another library may have a status called FAILED
     return _GRPC_PERMANENT if name in _GRPC_PERMANENT_CODES else _GRPC_STATUSES.get(name)
 
 
@@ -165,7 +165,7 @@ def _called(method: object) -> object:
         found = method()  # type: ignore[operator]  # the caller has checked
     except Exception:  # noqa: BLE001 - as in _attribute; a method with other parameters is not the one we mean
         return None
-    if isinstance(found, CoroutineType):  # an async method, which nobody here can await
+    if isinstance(found, CoroutineType):  # an async method, which cannot be awaited here
         found.close()
         return None
     return found
@@ -180,7 +180,7 @@ def _aws_status(response: dict[object, object]) -> int | None:
 
 
 def _wanted_headers(subject: object) -> dict[str, object]:
-    """Return the headers that may carry a hint, by lower-case name, wherever the subject keeps its headers."""
+    """Return the headers that may carry a hint, by lower-case name, from all places where a subject has headers."""
     found: dict[str, object] = {}
     for headers in _header_sources(subject):
         for key, value in _pairs(headers):
@@ -267,7 +267,7 @@ def _until(instant: datetime, unix_time: float) -> float | None:
 
 
 def _rate_limit_delay(subject: object, headers: dict[str, object], unix_time: float) -> float | None:
-    """Return the reset time of a spent rate limit; an unspent one has nothing to do with this failure."""
+    """Return the reset time of a spent rate limit; a limit that is not spent is not the cause of this failure."""
     is_spent = any(_number(headers.get(name)) == 0 for name in _RATE_LIMIT_REMAINING)
     if not is_spent and status_of(subject) != 429:
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Calling and waiting until there is an outcome: one loop that blocks, one that awaits.
 
-All they have to decide is in ``operation``. Everything here drops its reference to an error on the way out: a frame
-that is part of the error's traceback and holds the error is garbage that only the cycle collector can find.
+``RetriedCall`` makes all decisions. Every function here drops its reference to an error before it returns: a frame that
+is part of the error's traceback and holds the error is garbage that only the cycle collector can find.
 """
 
 from redrive.retry.ambient import ambient
@@ -27,7 +27,7 @@ class Live:
         self.plan = plan
 
     def current(self) -> "RetryPlan":
-        """Return the plan for an operation that begins, or that turns out to need one."""
+        """Return the plan for an operation that begins, or whose first attempt has failed."""
         return self.plan
 
 
@@ -149,7 +149,7 @@ async def _passes_breaker_async(operation: RetriedCall, failure: Exception | Non
 
 
 def _outcome(failure: Exception | None, result: "T") -> "T":
-    """Give the caller what the last attempt gave us."""
+    """Return or raise the outcome of the last attempt."""
     try:
         if failure is not None:
             raise failure
@@ -171,6 +171,6 @@ async def _within(
         async with operation.plan.clock.timeout(limit) as scope:
             return await fn(*args, **kwargs)
     except TimeoutError:
-        if scope is None or not scope.expired():  # the call's own time-out, not ours
+        if scope is None or not scope.expired():  # the call's own time-out, not the attempt's
             raise
     raise operation.cut_off(limit)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What to write instead of what other libraries take: an error that names the fix. Pure: no I/O, no clock."""
+"""Errors that name the fix for settings that other libraries have. Pure: no I/O, no clock."""
 
 from redrive.errors import UnknownSetting, UsageError
 
@@ -35,7 +35,7 @@ def explained(fn: "F") -> "F":
 
 
 def unknown_setting(name: str, value: object, known: "Iterable[str]") -> UnknownSetting:
-    """Return the error for a setting that ``retry`` has not."""
+    """Return the error for a setting that ``retry`` does not have."""
     return UnknownSetting("retry", name, tuple(sorted(known)), _instead(name, value))
 
 

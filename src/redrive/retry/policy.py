@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Whether to try again and when: the policies and the values they speak in. Pure: no I/O, no clock, no randomness.
 
-A policy looks at an ``AttemptFailure`` and answers ``RetryAfter(delay)`` or ``GiveUp(why)``. It is asked after every
-failure; somebody else waits, calls and counts.
+A policy gets an ``AttemptFailure`` and returns ``RetryAfter(delay)`` or ``GiveUp(why)``. The retry loop asks it after
+every failure, and waits, calls and counts.
 """
 
 from datetime import timedelta
@@ -107,7 +107,7 @@ class GiveUp(Value):
 
 
 class Policy:
-    """What every policy is. Derive your own from it and write ``decide``; the rest is there.
+    """The base of all policies. Derive your own from it and write ``decide``.
 
     A policy that keeps no state returns itself from ``create_instance``; one that does returns a fresh copy, so that
     concurrent operations never share it.
@@ -155,12 +155,12 @@ class Backoff(Policy):
         if self.fast_first:
             if n == 1:
                 return _AT_ONCE
-            n -= 1  # the curve starts where it would have started, one attempt later
+            n -= 1  # the curve starts at its usual value, one attempt later
         delay = self.curve(n)
         return RetryAfter(backoff.jittered(delay, self.jitter, failure.chance)) if delay else _AT_ONCE
 
     def preview(self, attempts: int | None = None) -> "PolicyPreview":
-        """Return the schedule this policy will follow, to look at before trusting it.
+        """Return the waits of this policy, to check it before use.
 
         Args:
             attempts: how many attempts to show; by default ``max_attempts``, or 10 when there is no limit.
@@ -331,7 +331,7 @@ def with_max_attempts(policy: "P", max_attempts: int) -> "P":
     from copy import copy
 
     limited = copy(policy)
-    object.__setattr__(limited, "max_attempts", max_attempts)  # frozen, but nobody else has seen this copy
+    object.__setattr__(limited, "max_attempts", max_attempts)  # frozen, but no other code has this copy yet
     return limited
 
 
@@ -339,21 +339,21 @@ def check_policy(setting: str, value: object) -> Policy:
     """Return the value if it can act as a policy."""
     if isinstance(value, type) or not (hasattr(value, "decide") and hasattr(value, "create_instance")):
         raise InvalidSetting(setting, value, "must be a policy object, such as Exponential(max_attempts=3)")
-    return value  # type: ignore[return-value]  # duck-typed: whoever decides is a policy
+    return value  # type: ignore[return-value]  # duck-typed: an object with decide() is a policy
 
 
 def check_flag(setting: str, value: bool) -> bool:  # noqa: FBT001 - a flag is what it checks
-    """Return the flag if it is one; a file's "false" is not, and would count as true."""
+    """Return the flag if it is one; the text "false" from a file is not, and would count as true."""
     if not isinstance(value, bool):
         raise InvalidSetting(setting, value, "must be True or False")
     return value
 
 
 def check_first_delay(setting: str, value: "Duration") -> float:
-    """Return the first delay in seconds; zero is spelled ``fast_first``."""
+    """Return the first delay in seconds; for zero there is ``fast_first``."""
     if value in (0, timedelta(0)):
         raise InvalidSetting(
-            setting, value, "would make the first retry immediate; say fast_first=True if you want that"
+            setting, value, "would make the first retry immediate; use fast_first=True if you want that"
         )
     return duration.seconds(setting, value)
 
@@ -367,7 +367,7 @@ def check_cap(value: "Duration", floor_name: str, floor_s: float) -> float:
 
 
 def check_max_attempts(value: int | None) -> int | None:
-    """Return the limit on attempts if it is one."""
+    """Return the limit on attempts if it is valid."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise InvalidSetting(
             "max_attempts", value, "must be a whole number from 1 (the first try counts), or None for no limit"

@@ -127,7 +127,7 @@ class PolicySet:
         if "max_retries" not in table:
             return dict(table)
         if "max_attempts" in table:
-            self._fail((*place, "max_retries"), "say max_retries or max_attempts, not both")
+            self._fail((*place, "max_retries"), "write max_retries or max_attempts, not both")
         retries = table["max_retries"]
         if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
             self._fail((*place, "max_retries"), "must be a whole number from 0")
@@ -144,7 +144,7 @@ class PolicySet:
         return arguments
 
     def _build_once(self, build: "type[object]", section: str, tables: "dict[str, Table]") -> None:
-        """Build each of them and throw it away: what is wrong is wrong now, not at the first call."""
+        """Build each of them and discard it, so that an error is reported now and not at the first call."""
         for name, arguments in tables.items():
             self._check_keys((section, name), arguments, build.__init__.__kwdefaults__ or ())
             self._built(build, (section, name), arguments)
@@ -252,7 +252,7 @@ def parse_xml(text: str, source: "Path | None" = None) -> PolicySet:
 
 
 class _XmlReader:
-    """Collects the elements. A document type is refused: nothing here needs entities, and bombs are made of them."""
+    """Collects the elements. A document type is refused: no file needs entities, and attacks use them."""
 
     def __init__(self, source: "Path | None") -> None:
         from xml.parsers.expat import ParserCreate

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Turns what happens to an operation into telemetry events. Ask ``is_listened_to`` first: building one costs.
+"""Makes the telemetry events of an operation. Ask ``is_listened_to`` first: building an event takes time.
 
-Imported at the first failure (see ``operation``): it brings ``logging`` and ``dataclasses``, which a program that has
-nothing to report need not pay for.
+Imported at the first failure (see ``call.py``): it imports ``logging`` and ``dataclasses``, which a program without
+failures does not need.
 """
 
 import logging
@@ -48,7 +48,7 @@ def attempt_failed(operation: "RetriedCall", failure: "AttemptFailure", sleep: f
 
 
 def gave_up(operation: "RetriedCall", failure: "AttemptFailure", decision: "GiveUp") -> None:
-    """Report that a call failed for good."""
+    """Report that a call gave up."""
     plan = operation.plan
     event = RetryGaveUp(
         request_id=_request_id(operation),
@@ -66,7 +66,7 @@ def gave_up(operation: "RetriedCall", failure: "AttemptFailure", decision: "Give
 
 
 def succeeded(operation: "RetriedCall") -> None:
-    """Report that a call succeeded after all."""
+    """Report that a call succeeded after a retry."""
     plan = operation.plan
     now, elapsed = plan.clock.time(), plan.clock.monotonic() - operation.started
     event = RetrySucceeded(
@@ -96,7 +96,7 @@ def _request_id(operation: "RetriedCall") -> str:
 def _given_id(given: "str | Callable[[], str] | None") -> str | None:
     try:
         return given() if callable(given) else given
-    except Exception:  # noqa: BLE001 - what only concerns telemetry changes no outcome
+    except Exception:  # noqa: BLE001 - a fault of telemetry changes no outcome
         telemetry.logger.exception("the function given as request_id failed; a random id takes its place")
         return None
 
@@ -110,5 +110,5 @@ def _message(operation: "RetriedCall", failure: "AttemptFailure") -> str:
         message = f"result not accepted: {failure.result!r}" if failure.error is None else str(failure.error)
         redact = operation.plan.redact
         return (message if redact is None else redact(message))[:_LONGEST_MESSAGE]
-    except Exception as unprintable:  # noqa: BLE001 - a message that cannot be had must not hide the failure itself
+    except Exception as unprintable:  # noqa: BLE001 - an exception without a readable message must still be reported
         return f"(no message: {type(unprintable).__name__})"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``retry`` and ``Retry``: one object that decorates, calls, and loops, and that a client can hold on to."""
+"""``retry`` and ``Retry``: one object that decorates, calls and loops, and that a client can keep."""
 
 import random
 from types import CoroutineType
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 class Retry:
-    """What ``retry(...)`` returns, to be used in whichever way reads best.
+    """What ``retry(...)`` returns, to be used in one of four ways.
 
     - ``@retry(on=ConnectionError)`` above a function, a method, or their async kinds;
     - ``retry(on=ConnectionError).call(fn, 1, x=2)`` and ``await ….call_async(fn, 1, x=2)`` for one call;
     - ``for attempt in retry(on=ConnectionError): with attempt: ...`` for a block, ``async for`` in async code;
-    - held by a client, with ``.using(deadline=2)`` where one operation differs.
+    - kept by a client, with ``.using(deadline=2)`` for an operation that differs.
 
     It is immutable and safe to share between threads and tasks.
     """
@@ -120,8 +120,8 @@ def retry(
 ) -> Retry:
     """Retry a call that fails for a while.
 
-    Only ``on`` has no default: what may be repeated is for you to know. Everything else is safe as it comes: 5
-    attempts, waits of 0.5, 1, 2 and 4 s give or take 20 %, no new attempt after 60 s.
+    Only ``on`` has no default: only you know which calls may be repeated. The other defaults are safe: 5 attempts,
+    waits of 0.5, 1, 2 and 4 s plus or minus 20 %, no new attempt after 60 s.
 
     Args:
         on: what to retry: exception types, functions of the exception that say so, or a tuple of both.
@@ -129,11 +129,11 @@ def retry(
             attempts run out, the caller gets that result.
         policy: whether and when to try again; ``Exponential()`` by default.
         max_attempts: overrides the policy's limit; the first try counts.
-        deadline: seconds for all attempts and waits together. Stated by you it is a promise: calls inside see what is
-            left, and an async attempt is cut off at it. The default only ends the retries. None: no limit.
-        attempt_timeout: seconds for one attempt. An async attempt is cut off; a blocking one can only be told:
+        deadline: seconds for all attempts and waits together. If you state it, calls inside see what is left, and an
+            async attempt is cut off at it. The default only ends the retries. None: no limit.
+        attempt_timeout: seconds for one attempt. An async attempt is cut off; a blocking one can only read
             ``current_attempt().timeout``.
-        breaker: a circuit breaker to ask before each attempt, shared between all who call the same service.
+        breaker: a circuit breaker to ask before each attempt, shared between all callers of the same service.
         when_open: what to do while the breaker refuses: ``"fail"`` at once, or ``"wait"`` if the deadline allows it.
         budget: a limit on retries as a share of calls, shared between all calls of a client.
         operation: the name in telemetry; by default the function's.
@@ -146,7 +146,7 @@ def retry(
         chance: where random numbers come from, 0 <= x < 1.
 
     Raises:
-        InvalidSetting: an argument is not what it may be.
+        InvalidSetting: an argument has a value that is not allowed.
     """
     settings: Any = dict(locals())
     return Retry(settings)

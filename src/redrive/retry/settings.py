@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The settings of a retry, checked once and ready to use: what to retry, how, and within which limits.
 
-The signature of ``retry`` is the list of the settings: their names, types and defaults. Here is what only a type
-checker reads, for callers that state some of them, and one line for each that checks it.
+The signature of ``retry`` is the list of the settings: their names, types and defaults. This module has their types,
+for callers that state some of them, and one line for each that checks it.
 """
 # pyright: reportTypedDictNotRequiredAccess=false
-# A plan gets all settings, since ``retry`` has a default for each; RetryOptions are for those who state a few.
+# A plan gets all settings, since ``retry`` has a default for each; RetryOptions are for callers that state a few.
 
 from redrive import duration
 from redrive.errors import InvalidSetting
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from redrive.telemetry import Event
 
     class OperationOptions(TypedDict, total=False):
-        """The settings that are the code's own, also where a policy file says how to retry."""
+        """The settings that code may state even if it follows a policy file."""
 
         on_result: Callable[[Any], object] | None
         max_attempts: int | None
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class Default(float):
-    """A number that nobody stated: it works like any other, and can be told apart from one that was."""
+    """A default number: it works like any other, and can be distinguished from a stated one."""
 
     __slots__ = ()
 
@@ -85,8 +85,8 @@ class RetryPlan:
         self.retry_exhausted = settings["retry_exhausted"]
         self.clock = _check_part("clock", settings["clock"], "monotonic", "a clock", required=True)
         self.chance = _check_callable("chance", settings["chance"], required=True)
-        # Limits that a caller stated are promises: nested calls see them, and async attempts are cut off at them.
-        # The default deadline only keeps retries from going on for ever, and costs nothing while nothing fails.
+        # Nested calls see the limits that a caller stated, and async attempts are cut off at them.
+        # The default deadline only ends the retries, and costs nothing while nothing fails.
         self.has_stated_deadline = self.deadline is not None and not isinstance(settings["deadline"], Default)
         self.is_announced = self.has_stated_deadline or self.attempt_timeout is not None or not self.retry_exhausted
 
@@ -105,7 +105,7 @@ class RetryPlan:
 
 
 def _split(on: object) -> "tuple[tuple[type[Exception], ...], tuple[Callable[[Exception], object], ...]]":
-    """Sort what to retry into exception types and tests."""
+    """Split ``on`` into exception types and tests."""
     types: list[type[Exception]] = []
     tests: list[Callable[[Exception], object]] = []
     items: list[Any] = list(on) if isinstance(on, tuple | list) else [on]
@@ -126,7 +126,7 @@ def _split(on: object) -> "tuple[tuple[type[Exception], ...], tuple[Callable[[Ex
 
 
 def _limited(policy: "Policy | None", max_attempts: int | None) -> "tuple[Policy, int | None]":
-    """Return the policy with its limit overridden, and the limit that is left for the caller to watch."""
+    """Return the policy with its limit overridden, and the limit that the caller must check itself."""
     chosen = Exponential() if policy is None else check_policy("policy", policy)
     if max_attempts is not None and isinstance(chosen, Adaptive):
         return chosen.replace(max_attempts=max_attempts), None  # its fallback's limit with it
@@ -149,5 +149,5 @@ def _check_callable(setting: str, value: "_F", *, required: bool = False) -> "_F
     if (required or value is not None) and not callable(value):
         raise InvalidSetting(setting, value, "must be a function")
     if getattr(getattr(value, "__code__", None), "co_flags", 0) & _COROUTINE:
-        raise InvalidSetting(setting, value, "must not be async: its answer is needed at once, and a coroutine is true")
+        raise InvalidSetting(setting, value, "must not be async: its result is needed at once, and a coroutine is true")
     return value
