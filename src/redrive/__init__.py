@@ -26,7 +26,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    # lazily: whoever imports redrive.retry pays for nothing else
+    # lazily: a program that imports redrive.retry loads nothing else
     if name in ("connect", "connect_blocking", "open_recovery"):
         from redrive import wiring
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Expiry(Protocol):
-        """A time limit on a block; says afterwards whether it was the limit that ended the block."""
+        """A time limit on a block; says afterwards whether the limit ended the block."""
 
         def expired(self) -> bool: ...
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
             ...
 
         def time(self) -> float:
-            """Return seconds since 1970, for talking about instants with others."""
+            """Return seconds since 1970, for instants that are stored or shown."""
             ...
 
         def sleep(self, seconds: float) -> None:
@@ -92,7 +92,7 @@ class SystemClock:
 
 
 class _Skipping:
-    """The block in which a system clock does not sleep; blocks nest, the innermost list fills."""
+    """The block in which a system clock does not sleep. Blocks nest: the innermost list gets the sleeps."""
 
     def __init__(self, clock: SystemClock) -> None:
         self._clock = clock
@@ -108,11 +108,11 @@ class _Skipping:
 
 
 system_clock = SystemClock()
-"""The clock that is used where none is given."""
+"""The clock that is used if none is given."""
 
 
 async def pause(clock: Clock, seconds: float) -> None:
-    """Wait, even where a test has switched sleeping off: for work that comes round and would otherwise spin."""
+    """Wait, even if a test has switched sleeping off: for work that repeats and would otherwise spin."""
     import asyncio
 
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""URLs of databases: what can be shown of one, and what is wrong with it. Pure: no I/O.
+"""URLs of databases: which part may be shown, and what is wrong with one. Pure: no I/O.
 
-There may be a password in a URL, in the place for it or, by mistake, anywhere else. So nothing of a URL that has room
-for one is ever part of an error, not even a piece that looks harmless: it may be half of a password with a slash in it.
+A URL may contain a password, in its place or, by mistake, anywhere else. So no part of a URL that could contain one is
+ever in an error, not even a part that looks harmless: it may be half of a password with a slash in it.
 """
 
 import re
@@ -20,7 +20,7 @@ _PORT = re.compile(r":([^\]]*)$")
 
 
 def shown(url: object) -> object:
-    """Return a URL as an error may show it: only its scheme, as soon as there is room for a password in it."""
+    """Return a URL as an error may show it: only its scheme, if it could contain a password."""
     text = url.decode(errors="replace") if isinstance(url, bytes) else url
     if not isinstance(text, str):
         return text
@@ -64,14 +64,14 @@ def sqlite_path(setting: str, url: str, parts: SplitResult) -> str:
 
 
 def options_of(setting: str, url: str, parts: SplitResult, known: tuple[str, ...], more: str = "") -> dict[str, str]:
-    """Return the options behind the question mark.
+    """Return the options after the question mark.
 
     Args:
         setting: the name to blame.
         url: the whole.
         parts: its parts.
         known: the options there are.
-        more: what else there is, in words.
+        more: other options, in words.
     """
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
@@ -85,7 +85,7 @@ def options_of(setting: str, url: str, parts: SplitResult, known: tuple[str, ...
 
 
 def check_postgres(setting: str, url: str, parts: SplitResult) -> None:
-    """Refuse a URL that would be misunderstood: of a password with a slash in it, half would be a port."""
+    """Refuse a URL that would be misread: half of a password with a slash in it would be a port."""
     if "@" in parts.path or "#" in url:
         raise wrong(setting, url, _ENCODE)
     for host in parts.netloc.rpartition("@")[2].split(","):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Lengths of time: what people write, and the seconds that code computes with. Pure: no I/O, no clock.
+"""Lengths of time, from what people write to seconds. Pure: no I/O, no clock.
 
-A bare number is seconds, as everywhere in the standard library; a ``timedelta`` says its own unit; files write
+A bare number is seconds, as in the standard library; a ``timedelta`` has its own unit; files write
 ``"100ms"``, ``"1.5s"``, ``"2m"``, ``"1h"``, ``"1d"`` or .NET's ``"[d.]hh:mm:ss[.fff]"``.
 """
 
@@ -30,12 +30,12 @@ def seconds(
     Args:
         setting: the name to blame in the error.
         value: seconds or a ``timedelta``.
-        zero: whether no time at all is allowed.
-        longest: the most that is allowed.
-        otherwise: what to do instead if that is not enough.
+        zero: whether 0 is allowed.
+        longest: the longest that is allowed.
+        otherwise: what to do if that is not enough.
 
     Raises:
-        InvalidSetting: it is negative, not finite, too long, or no length of time.
+        InvalidSetting: it is negative, not finite, too long, or not a length of time.
     """
     number = value.total_seconds() if isinstance(value, timedelta) else value
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
@@ -48,7 +48,7 @@ def seconds(
 
 
 def _instead(value: object) -> str:
-    """Return how to write a length of time that was given as files write it."""
+    """Return how code writes a length of time that was given in the form for files."""
     try:
         meant = parse("", value) if isinstance(value, str) else None
     except InvalidSetting:
@@ -57,7 +57,7 @@ def _instead(value: object) -> str:
 
 
 def parse(setting: str, text: object) -> float:
-    """Return the seconds that a file's value stands for, unchecked but for being a length of time."""
+    """Return the seconds that a file's value stands for; only its form is checked."""
     if isinstance(text, int | float) and not isinstance(text, bool) and abs(text) < 1e300:  # float() takes no more
         return float(text)
     if isinstance(text, str) and len(text) <= 32:

@@ -51,7 +51,7 @@ STATUSES = {
     "message-too-large": ErrorStatus(1, 413),
     "session-lost": ErrorStatus(1, 409),
     "transform-failed": ErrorStatus(2, 422),
-    # the world outside: the same request may work later
+    # something outside failed: the same request may work later
     "unavailable": ErrorStatus(1, 503),
     "attempt-timeout": ErrorStatus(1, 504),
     "circuit-open": ErrorStatus(1, 503),
@@ -66,7 +66,7 @@ STATUSES = {
 
 
 def statuses_of(code: str) -> ErrorStatus:
-    """Return the statuses of an error's code; a code that is not ours is an error like any other."""
+    """Return the statuses of an error's code; an unknown code has those of ``error``."""
     return STATUSES.get(code, STATUSES["error"])
 
 

@@ -4,38 +4,38 @@
 RedriveError            - the base of them all
   UsageError            - your code or your settings: change them
     FailureNotFound     - no failed message has this id
-    HandlersHung        - more handlers of a worker hang than may
+    HandlersHung        - more handlers of a worker hang than allowed
     InvalidFilter       - a filter that cannot be understood
-    InvalidSetting      - an argument outside what it may be
+    InvalidSetting      - an argument has a value that is not allowed
     MissingExtra        - an optional dependency is not installed
     NotSupported        - something that this engine cannot do
     NoteNotFound        - no note has this number
-    OperationConflict   - another operation, or its state, stands in the way
+    OperationConflict   - another operation, or the state of this one, does not allow it
     OperationNotFound   - no operation has this number
     PolicyFileError     - a policy file that cannot be used
-    QueueConflict       - a queue is there already, with other settings
-    QueueNotFound       - a queue that nobody has declared
+    QueueConflict       - a queue exists with other settings
+    QueueNotFound       - a queue that was not declared
     RedirectRefused     - a redirect that would make a chain, or a second of the same queue
     SchemaMismatch      - a database that another version of Redrive made
     SessionRequired     - a queue with sessions, used without one
     StorageReplaced     - a database file that was deleted or replaced while it was open
     UnknownPolicy       - a policy name that no file defines
-    UnknownSetting      - a setting that there is not
+    UnknownSetting      - a setting that does not exist
   MessageError          - this message: others are not affected
     InvalidMessage      - a message that cannot be sent as it is
-    InvalidPayload      - a body that is not what its handler takes
+    InvalidPayload      - a body that its handler does not accept
     LockLost            - the right to settle a message has ended
     MessageNotFound     - no message has this sequence number, in a state that fits
-    MessageTooLarge     - a message larger than its queue takes
+    MessageTooLarge     - a message larger than its queue allows
     SessionLost         - the right to a session has ended
-    TransformFailed     - a message that cannot be changed as it was asked
-  Unavailable           - the world outside: the same call may work later
-    AttemptTimeout      - one attempt took longer than it may
+    TransformFailed     - a message that cannot be changed as requested
+  Unavailable           - something outside failed: the same call may work later
+    AttemptTimeout      - one attempt took longer than allowed
     CircuitOpen         - a circuit breaker refused the call
     DeadlineExceeded    - the time for all attempts ran out in the middle of one
     EngineUnavailable   - the store does not answer as it should
       EngineBusy        - another process kept the store locked for too long
-      StorageDamaged    - the database is not one, or is corrupt
+      StorageDamaged    - the file is not a database, or is corrupt
       StorageFull       - there is no room left on the disk
       StorageReadOnly   - the database cannot be written
     LeaseLost           - another process has taken over the work
@@ -108,12 +108,12 @@ class UsageError(RedriveError, code="usage-error"):
 
 
 class InvalidSetting(UsageError, ValueError, code="invalid-setting"):
-    """A setting has a value it may not have.
+    """A setting has a value that is not allowed.
 
     Attributes:
         setting: its name, as you wrote it.
-        value: what it was given.
-        allowed: what it may be, in words.
+        value: the value.
+        allowed: what is allowed, in words.
     """
 
     def __init__(self, setting: str, value: object, allowed: str) -> None:
@@ -147,12 +147,12 @@ class MissingExtra(UsageError, ImportError, code="missing-extra"):
 
 
 class PolicyFileError(UsageError, code="policy-file-error"):
-    """A policy file cannot be used; the policies in force before it still are.
+    """A policy file cannot be used; the policies in force stay.
 
     Attributes:
         source: the file, or None for a text.
         line: the line at fault, counted from 1.
-        problem: what is wrong there and how to mend it.
+        problem: what is wrong there and how to correct it.
     """
 
     def __init__(self, source: "Path | None", line: int, problem: str) -> None:
@@ -169,8 +169,8 @@ class UnknownPolicy(UsageError, LookupError, code="unknown-policy"):
     """No policy has this name.
 
     Attributes:
-        name: the name asked for.
-        known: the names there are.
+        name: the requested name.
+        known: the names that exist.
     """
 
     def __init__(self, name: str, known: "tuple[str, ...]") -> None:
@@ -183,12 +183,12 @@ class UnknownPolicy(UsageError, LookupError, code="unknown-policy"):
 
 
 class UnknownSetting(UsageError, TypeError, code="unknown-setting"):
-    """There is no setting of this name.
+    """No setting has this name.
 
     Attributes:
         of: what was called.
         setting: the name.
-        known: the names there are.
+        known: the names that exist.
         instead: what to write, if that is known.
     """
 
@@ -204,8 +204,8 @@ class UnknownSetting(UsageError, TypeError, code="unknown-setting"):
 
         near = get_close_matches(self.setting, self.known, 1)
         then = self.instead or (f"Did you mean {near[0]!r}?" if near else "")
-        told = f"{self.of} has no setting {self.setting!r}; it has: {', '.join(self.known)}"
-        return f"{told}. {then}" if then else told
+        problem = f"{self.of} has no setting {self.setting!r}; it has: {', '.join(self.known)}"
+        return f"{problem}. {then}" if then else problem
 
 
 class Unavailable(RedriveError, code="unavailable"):
@@ -234,7 +234,7 @@ class AttemptTimeout(Unavailable, TimeoutError, code="attempt-timeout"):
 
     Attributes:
         operation: what was called.
-        timeout: the seconds it was given.
+        timeout: its limit in seconds.
     """
 
     def __init__(self, operation: str, timeout: float) -> None:
@@ -252,7 +252,7 @@ class DeadlineExceeded(Unavailable, TimeoutError, code="deadline-exceeded"):
 
     Attributes:
         operation: what was called.
-        deadline: the seconds that all attempts together were given.
+        deadline: the limit for all attempts together, in seconds.
     """
 
     def __init__(self, operation: str, deadline: float) -> None:
@@ -266,7 +266,7 @@ class DeadlineExceeded(Unavailable, TimeoutError, code="deadline-exceeded"):
 
 
 class QueueNotFound(UsageError, LookupError, code="queue-not-found"):
-    """Nobody has declared this queue.
+    """This queue was not declared.
 
     Attributes:
         queue: its name.
@@ -284,11 +284,11 @@ class QueueNotFound(UsageError, LookupError, code="queue-not-found"):
 
 
 class QueueConflict(UsageError, code="queue-conflict"):
-    """A queue is there already, with other settings than those asked for.
+    """A queue exists with other settings than the requested ones.
 
     Attributes:
         queue: its name.
-        differences: for each setting that differs, what it is and what was asked for.
+        differences: for each setting that differs, its value and the requested value.
     """
 
     def __init__(self, queue: str, differences: "dict[str, tuple[object, object]]") -> None:
@@ -297,8 +297,8 @@ class QueueConflict(UsageError, code="queue-conflict"):
         self.differences = differences
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} is {now!r}, not {asked!r}" for name, (now, asked) in self.differences.items())
-        return f"queue {self.queue!r} is there with other settings: {told}; change it with await broker.update(...)"
+        differing = ", ".join(f"{name} is {now!r}, not {asked!r}" for name, (now, asked) in self.differences.items())
+        return f"queue {self.queue!r} exists with other settings: {differing}; change it with await broker.update(...)"
 
 
 class NotSupported(UsageError, code="not-supported"):
@@ -319,12 +319,12 @@ class NotSupported(UsageError, code="not-supported"):
 
 
 class SchemaMismatch(UsageError, code="schema-mismatch"):
-    """The database was made by another version of Redrive, and cannot be used by this one as it is.
+    """Another version of Redrive made the database, and this version cannot use it.
 
     Attributes:
         found: the schema's version.
-        known: the newest that this Redrive knows.
-        problem: in which way it is another, if not by its version.
+        known: the newest version that this Redrive knows.
+        problem: the difference, if it is not the version.
     """
 
     def __init__(self, found: int, known: int, problem: str = "") -> None:
@@ -359,7 +359,7 @@ class SessionRequired(UsageError, code="session-required"):
 
 
 class StorageReplaced(UsageError, code="storage-replaced"):
-    """A database file was deleted or replaced while it was open; what is done since may be in no file at all.
+    """A database file was deleted or replaced while it was open; calls since then may be stored in no file at all.
 
     Attributes:
         path: the file.
@@ -375,7 +375,7 @@ class StorageReplaced(UsageError, code="storage-replaced"):
         return (
             f"{self.path} {self.problem} while it was open, and this was not stored where others find it: stop every "
             "program that uses the file, put the right one in its place, and start them again; replace a database only "
-            "while nobody has it open"
+            "while no program has it open"
         )
 
 
@@ -391,16 +391,16 @@ class FailureNotFound(UsageError, LookupError, code="failure-not-found"):
         self.id = id
 
     def __str__(self) -> str:
-        return f"no failed message has the id {self.id!r}; redrive failed list shows those there are"
+        return f"no failed message has the id {self.id!r}; redrive failed list shows the known ones"
 
 
 class HandlersHung(UsageError, code="handlers-hung"):
-    """More handlers of a queue hang than may: they go on although their messages' locks were lost.
+    """More handlers of a queue hang than allowed: they continue although their messages' locks were lost.
 
     Attributes:
         queue: its name.
-        hung: how many there are.
-        max_hung: how many there may be.
+        hung: how many handlers hang.
+        max_hung: how many are allowed.
     """
 
     def __init__(self, queue: str, hung: int, max_hung: int) -> None:
@@ -422,7 +422,7 @@ class InvalidFilter(UsageError, ValueError, code="invalid-filter"):
     Attributes:
         text: the filter.
         position: where in it, counted from 0.
-        problem: what is wrong there, and what could stand there instead.
+        problem: what is wrong there, and what could be written instead.
     """
 
     def __init__(self, text: str, position: int, problem: str) -> None:
@@ -447,7 +447,7 @@ class NoteNotFound(UsageError, LookupError, code="note-not-found"):
         self.note = note
 
     def __str__(self) -> str:
-        return f"there is no note {self.note}; redrive failed show and redrive operations show list those there are"
+        return f"there is no note {self.note}; redrive failed show and redrive operations show list the known ones"
 
 
 class OperationNotFound(UsageError, LookupError, code="operation-not-found"):
@@ -462,16 +462,16 @@ class OperationNotFound(UsageError, LookupError, code="operation-not-found"):
         self.operation = operation
 
     def __str__(self) -> str:
-        return f"there is no operation {self.operation}; redrive operations list shows those there are"
+        return f"there is no operation {self.operation}; redrive operations list shows the known ones"
 
 
 class OperationConflict(UsageError, code="operation-conflict"):
-    """What was asked for cannot be done, because of an operation that is under way, or of the state it is in.
+    """A request cannot be done because of an operation that is under way, or because of its state.
 
     Attributes:
-        operation: the number of the operation that stands in the way.
-        problem: in which way it does, and what to do.
-        operations: the numbers of all that do.
+        operation: the number of the operation that prevents it.
+        problem: why it does, and what to do.
+        operations: the numbers of all operations that prevent it.
     """
 
     def __init__(self, operation: int, problem: str, operations: tuple[int, ...] = ()) -> None:
@@ -485,11 +485,11 @@ class OperationConflict(UsageError, code="operation-conflict"):
 
 
 class RedirectRefused(UsageError, code="redirect-refused"):
-    """A redirect cannot be made as it was asked for.
+    """A redirect cannot be made as requested.
 
     Attributes:
-        queue: whose failed messages were to go elsewhere.
-        problem: what stands in the way.
+        queue: the queue whose failed messages were to go elsewhere.
+        problem: what prevents it.
     """
 
     def __init__(self, queue: str, problem: str) -> None:
@@ -510,8 +510,8 @@ class InvalidMessage(MessageError, ValueError, code="invalid-message"):
 
     Attributes:
         field: the part of it that is wrong.
-        value: what it was given.
-        allowed: what it may be, in words.
+        value: its value.
+        allowed: what is allowed, in words.
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
@@ -526,16 +526,16 @@ class InvalidMessage(MessageError, ValueError, code="invalid-message"):
 
 
 class InvalidPayload(MessageError, ValueError, code="invalid-payload"):
-    """The body of a message is not what its handler takes; the same body will never be."""
+    """The handler of a message does not accept its body, and never will."""
 
 
 class MessageTooLarge(MessageError, code="message-too-large"):
-    """A message is larger than its queue takes.
+    """A message is larger than its queue allows.
 
     Attributes:
         queue: where it was sent.
         size: its size in bytes, body and headers together.
-        limit: what the queue takes.
+        limit: the largest size that the queue allows.
     """
 
     def __init__(self, queue: str, size: int, limit: int) -> None:
@@ -552,7 +552,7 @@ class MessageTooLarge(MessageError, code="message-too-large"):
 
 
 class LockLost(MessageError, code="lock-lost"):
-    """The lock on a message has ended: it was settled, or its time ran out and somebody else may have it now.
+    """The lock on a message has ended: it was settled, or its time ran out and another receiver may have it now.
 
     Attributes:
         queue: where the message is.
@@ -591,7 +591,7 @@ class MessageNotFound(MessageError, LookupError, code="message-not-found"):
 
 
 class SessionLost(MessageError, code="session-lost"):
-    """The lock on a session has ended: it was released, or its time ran out and somebody else may have it now.
+    """The lock on a session has ended: it was released, or its time ran out and another receiver may have it now.
 
     Attributes:
         queue: where the session is.
@@ -610,11 +610,11 @@ class SessionLost(MessageError, code="session-lost"):
 
 
 class TransformFailed(MessageError, code="transform-failed"):
-    """A message cannot be changed in the way that was asked for.
+    """A message cannot be changed as requested.
 
     Attributes:
         reason: why not.
-        was_ended: whether what was changing it took too long and was ended, or ended its own process.
+        was_ended: whether the code that changes it was ended because it took too long, or ended its own process.
     """
 
     def __init__(self, reason: str, *, was_ended: bool = False) -> None:
@@ -627,25 +627,26 @@ class TransformFailed(MessageError, code="transform-failed"):
 
 
 class EngineUnavailable(Unavailable, code="engine-unavailable"):
-    """The store does not answer as it should. Nothing that was acknowledged is lost, and what failed was not done.
+    """The store does not answer as it should. Nothing that was acknowledged is lost, and the failed call was not done.
 
     Attributes:
-        may_be_done: whether it may have been done all the same, as nobody could be asked; then repeat it with care.
+        may_be_done: whether the call may have been done nevertheless, because its outcome could not be found out. Then
+            repeat it with care.
     """
 
     may_be_done = False
 
 
 class LeaseLost(Unavailable, code="lease-lost"):
-    """Another process has taken over what this one was doing, or the time for it was over; nothing was changed."""
+    """Another process has taken over this process's work, or the lease ended; nothing was changed."""
 
 
 class EngineBusy(EngineUnavailable, code="engine-busy"):
-    """Another process kept the store locked for longer than we wait."""
+    """Another process kept the store locked for longer than this one waits."""
 
 
 class StorageDamaged(EngineUnavailable, code="storage-damaged"):
-    """The database is not one, or is corrupt. Restore it from a backup, or move it away to begin anew."""
+    """The file is not a database, or is corrupt. Restore it from a backup, or move it away to start empty."""
 
 
 class StorageFull(EngineUnavailable, code="storage-full"):
@@ -653,4 +654,4 @@ class StorageFull(EngineUnavailable, code="storage-full"):
 
 
 class StorageReadOnly(EngineUnavailable, code="storage-read-only"):
-    """The database, or the folder it is in, cannot be written by this process."""
+    """This process cannot write the database, or the folder it is in."""

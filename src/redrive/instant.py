@@ -14,7 +14,7 @@ def zoned(setting: str, at: datetime) -> datetime:
         at: what was given.
 
     Raises:
-        InvalidSetting: it is no ``datetime``, or has no time zone.
+        InvalidSetting: it is not a ``datetime``, or has no time zone.
     """
     if not isinstance(at, datetime):
         raise InvalidSetting(setting, at, "must be an instant: datetime.now(UTC) + timedelta(seconds=30)")
@@ -27,7 +27,7 @@ def in_utc(setting: str, at: datetime) -> datetime:
     """Return an instant in UTC.
 
     Raises:
-        InvalidSetting: as ``zoned``, or UTC has no name for it.
+        InvalidSetting: as in ``zoned``, or UTC cannot express it.
     """
     try:
         return zoned(setting, at).astimezone(UTC)

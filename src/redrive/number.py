@@ -5,7 +5,7 @@ from redrive.errors import InvalidSetting
 
 
 def is_whole(value: object) -> bool:
-    """Say whether a value is a whole number; ``True`` is none, although Python counts it as one."""
+    """Say whether a value is a whole number; ``True`` is not, although Python counts it as one."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -19,7 +19,7 @@ def whole(setting: str, value: object, low: int = 1, high: int | None = None) ->
         high: the most that is allowed; None: no limit.
 
     Raises:
-        InvalidSetting: it is no whole number, or outside its limits.
+        InvalidSetting: it is not a whole number, or outside its limits.
     """
     if isinstance(value, int) and not isinstance(value, bool) and low <= value and (high is None or value <= high):
         return value

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Text from outside, for people: nothing in it can forge a line, move a cursor or turn letters round. Pure: no I/O.
+"""Text from outside, made safe to show: it cannot forge a line, move a cursor or reverse letters. Pure: no I/O.
 
-Control characters, bidirectional controls and halves of surrogate pairs are spelled out as Python spells them. Every
-edge at which a person reads uses this: the text of an event, what the command line prints, the text of an error.
-JSON and the fields of events stay as they are: what reads them is a program.
+Control characters, bidirectional controls and halves of surrogate pairs are escaped as in Python. All text for people
+passes through this: the text of an event, the output of the command line, the text of an error. JSON and the fields of
+events stay unchanged, because programs read them.
 """
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Event"]
 
 logger = logging.getLogger("redrive")
-# A library is silent until the program says where its logs go; without this, Python prints them to stderr.
+# A library must not log until the program configures logging; without this, Python prints its logs to stderr.
 logger.addHandler(logging.NullHandler())
 
 _LONGEST_TEXT = 2_000
@@ -33,7 +33,7 @@ _LONGEST_TEXT = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What every event is.
+    """The base of all events.
 
     Its text is one line of at most 2,000 characters, whatever is in its fields: they come from messages and exceptions,
     and must not be able to forge a line of a log. The fields themselves stay as they are.
@@ -41,7 +41,7 @@ class Event:
     Attributes:
         name: its name in logs and traces.
         level: the logging level.
-        labels: the fields that tell one time series of a metric from another. A label has few values: the name of a
+        labels: the fields that distinguish the time series of a metric. A label has few values: the name of a
             queue or of a state, never an id, a number or the text of an exception.
         histograms: fields with a length of time, in seconds, and the names of the metrics that collect them.
     """
@@ -53,7 +53,7 @@ class Event:
 
     def __init_subclass__(cls) -> None:
         sentence = cls.__dict__.get("__str__")
-        if sentence is not None:  # here, so that no event can forget it
+        if sentence is not None:  # here, so that every event has it
             cls.__str__ = lambda self: one_line(sentence(self), _LONGEST_TEXT)  # type: ignore[method-assign]
 
     @property
@@ -72,7 +72,7 @@ def is_traced() -> bool:
 
 
 def report(event: Event, on_event: "Callable[[Event], object] | None" = None) -> None:
-    """Hand an event to logging, OpenTelemetry and the callback. One that fails is logged and changes nothing."""
+    """Report an event to logging, OpenTelemetry and the callback. A failure of one is logged and has no effect."""
     for observe in (_log, _trace, on_event):
         try:
             if observe is not None:
@@ -88,7 +88,7 @@ def _log(event: Event) -> None:
 
 
 _TRACE = "opentelemetry.trace"
-"""Only where the program has imported it is there an exporter that could hear us; so we never import it first."""
+"""Only a program that has imported it can have an exporter; so this module never imports it first."""
 
 
 def _trace(event: Event) -> None:

@@ -14,7 +14,7 @@ class Value:
     """Compared by its fields, printed as its constructor call, never changed after construction.
 
     A subclass lists its fields in ``__slots__``, in the order and under the names of its constructor's parameters, and
-    hands them to ``_fill`` when they are checked; those of its bases come last.
+    passes them to ``_fill`` when they are checked; those of its bases come last.
     """
 
     __slots__: "tuple[str, ...]" = ()

@@ -33,12 +33,12 @@ def connect(
 
     Args:
         url: ``sqlite:///orders.db`` for a file beside the program, ``sqlite:////var/lib/orders.db`` for one elsewhere,
-            ``sqlite:///:memory:`` for queues that end with the process. ``?synchronous=normal`` gives up durability in
-            a power cut for speed. ``postgresql://user@host/database`` for queues that many processes share; beside
-            PostgreSQL's own options it takes ``schema``, ``pool_size``, ``acquire_timeout`` and
+            ``sqlite:///:memory:`` for queues that end with the process. ``?synchronous=normal`` is faster, but a power
+            cut may undo the last moments. ``postgresql://user@host/database`` for queues that many processes share; it
+            takes PostgreSQL's own options, and ``schema``, ``pool_size``, ``acquire_timeout`` and
             ``statement_cache_size``.
         clock: where time comes from.
-        upkeep_every: how often, in seconds, messages that expired and queues that are idle are looked for.
+        upkeep_every: how often, in seconds, the broker looks for expired messages and idle queues.
         retry: how to make a call again while the store does not answer: a policy such as
             ``Exponential(min=0.8, max_attempts=4)``, or ``retry(on=EngineUnavailable, …)`` with a deadline for each
             call, a limit for each attempt, a breaker. Only what was certainly not done is done again. None: the first
@@ -55,7 +55,7 @@ def connect_blocking(
     Args:
         url: as for ``connect``.
         clock: where time comes from.
-        upkeep_every: how often, in seconds, messages that expired and queues that are idle are looked for.
+        upkeep_every: how often, in seconds, the broker looks for expired messages and idle queues.
         retry: as for ``connect``.
     """
     return BlockingBroker(connect(url, clock=clock, upkeep_every=upkeep_every, retry=retry))

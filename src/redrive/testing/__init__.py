@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What your tests need to run without waiting: a clock you move, a switch for all sleeping, pytest fixtures."""
+"""Tools for tests that do not wait: a clock you move, a switch for all sleeping, pytest fixtures."""
 
 __all__ = ["ManualClock", "no_sleep"]
 

@@ -19,8 +19,8 @@ _A_SUNDAY_IN_2026 = 1_767_484_800.0
 class ManualClock:
     """A clock that stands still until it is moved.
 
-    A blocking ``sleep`` moves it by itself, as nobody else could. An async sleep waits for ``advance``, unless the
-    clock was made with ``auto_advance=True``.
+    A blocking ``sleep`` moves it by itself, because the sleeping thread cannot call ``advance``. An async sleep waits
+    for ``advance``, unless the clock was made with ``auto_advance=True``.
 
     Attributes:
         slept: every sleep that was asked for, in order, in seconds.
@@ -44,7 +44,7 @@ class ManualClock:
         return self._start + self._passed
 
     def advance(self, seconds: float) -> None:
-        """Move the clock on; whoever waits for a time that has come wakes up."""
+        """Move the clock; every sleep and time limit that is due ends."""
         with self._lock:
             self._passed += seconds
             due: list[Callable[[], object]] = []
@@ -89,7 +89,7 @@ class ManualClock:
 
     @contextmanager
     def _alarm(self, seconds: float, ring: "Callable[[], object]") -> "Generator[None]":
-        """Ring when the clock has moved that far, unless the block is over by then."""
+        """End the block when the clock has moved that far, unless it is over by then."""
         alarm = (self._passed + seconds, next(self._order), ring)
         with self._lock:
             heappush(self._alarms, alarm)
@@ -98,7 +98,7 @@ class ManualClock:
         try:
             yield
         finally:
-            with self._lock, suppress(ValueError):  # it has rung
+            with self._lock, suppress(ValueError):  # it is due
                 self._alarms.remove(alarm)
                 heapify(self._alarms)
 

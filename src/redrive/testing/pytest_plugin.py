@@ -37,7 +37,7 @@ def redrive_url(tmp_path: "Path") -> str:
 
 @pytest.fixture
 def redrive_clock() -> "ManualClock":
-    """A clock that stands still until the test moves it; the brokers of such a test go by it."""
+    """A clock that stands still until the test moves it; the brokers of such a test use it."""
     from redrive.testing import ManualClock
 
     return ManualClock()
@@ -54,7 +54,7 @@ def redrive_no_sleep() -> "Iterator[list[float]]":
 
 @pytest.fixture
 def redrive_broker(request: pytest.FixtureRequest) -> "Broker":
-    """A broker for async tests, open, at ``redrive_url``; it goes by ``redrive_clock`` if the test asks for that."""
+    """A broker for async tests, open, at ``redrive_url``; it uses ``redrive_clock`` if the test requests it."""
     if "anyio_backend" in request.fixturenames:
         if request.getfixturevalue("anyio_backend_name") != "asyncio":
             pytest.fail(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What every engine promises, as tests to be run against yours. Needs pytest and pytest-asyncio.
+"""Tests for the behaviour that every engine must have. They need pytest and pytest-asyncio.
 
-Derive a class and say how your engine is made::
+Derive a class and override the fixture that makes your engine::
 
     from redrive.testing.conformance import EngineConformance
 
@@ -12,7 +12,7 @@ Derive a class and say how your engine is made::
             return lambda clock: MyEngine(tmp_path / "queues", clock=clock)
 
 Behaviours an engine cannot have are skipped with a reason, by what its ``capabilities`` say. No behaviour sleeps: time
-is a ``ManualClock`` that is moved. If your store goes by a clock of its own, override the fixture ``clock`` with one
+is a ``ManualClock`` that is moved. If your store has its own clock, override the fixture ``clock`` with one
 that moves it.
 """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What can never work is refused by name. Nobody is told to try it again, and no error of Python or a driver gets out.
+"""A call that can never work raises an error that names the problem: none to retry, and none of Python or a driver.
 
-Most of it is refused by the facade, before an engine sees it; whatever gets through, the engine has to bear.
+The facade refuses most of them before an engine sees them; the engine must handle the rest.
 """
 
 import math

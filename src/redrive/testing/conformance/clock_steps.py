@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A wall clock that is set: back or forward, by a person or a time server.
 
-A step back costs whoever waits for a lock at most one lock duration, counted from the next upkeep. It never gives one
-message to two holders. Instants that people named, such as when a message is due, stay what they are.
+After a step back, a receiver waits for a lock at most one lock duration, counted from the next upkeep. Two receivers
+never hold one message. Instants that a caller stated, such as when a message is due, do not change.
 """
 
 import pytest
@@ -46,7 +46,7 @@ class ClockStepBehaviours(EngineFixtures):
         clock.jump(step)
         await keep_up(engine)
         clock.advance(LOCK_S - 0.001)
-        assert await lock(engine) == [], "nobody else gets what is held"
+        assert await lock(engine) == [], "no other receiver gets what is held"
         clock.advance(0.001)
         again = await lock_one(engine)
         assert (again.body, again.delivery_count) == (b"held", 2)

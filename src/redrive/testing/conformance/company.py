@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Company: many callers at once, callers who leave, callers who wait, and a second process."""
+"""Concurrency: many callers at once, callers that are cancelled, callers that wait, and a second process."""
 
 import asyncio
 from collections import Counter
@@ -47,7 +47,7 @@ def calls(engine: FullEngine) -> list[Callable[[], Awaitable[object]]]:
 
 
 class CompanyBehaviours(EngineFixtures):
-    """What holds when others are there."""
+    """What holds while other callers use the store."""
 
     # --- many at once
 
@@ -145,7 +145,7 @@ class CompanyBehaviours(EngineFixtures):
         (got,) = await asyncio.gather(leaving, return_exceptions=True)
         await turns()
         if isinstance(got, BaseException):
-            await everything(engine)  # whatever was to be given back has been by the time another call is done
+            await everything(engine)  # every lock of a cancelled caller is released by the time another call is done
             found = await lock(engine, limit=2)
             assert [(each.body, each.delivery_count) for each in found] == [(b"one", 1), (b"two", 1)]
         else:

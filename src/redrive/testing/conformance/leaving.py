@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Callers who leave: a lock whose caller was cancelled is nobody's, and must not keep others from what it locks."""
+"""Cancelled callers: the engine releases a lock whose caller was cancelled, so that others get what it locked."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ MOMENTS = (*range(8), 10, 13, 17, 22, 30, 40, 50, 65, 80, 100, 130, 160, 200)
 """After how many turns of the event loop a caller leaves: an engine in this process is done within a few."""
 
 _PATIENCE_S = 60.0
-"""Long, as a machine may be busy: an engine that keeps the locks fails here, a slow one does not."""
+"""Long enough for a busy machine: an engine that keeps the locks fails, a slow one does not."""
 
 company = pytest.mark.parametrize("company", [0, 5], ids=["alone", "in company"])
 
@@ -63,7 +63,7 @@ class LeavingBehaviours(EngineFixtures):
             await send(engine, b"one", session_id=name)
             if await left(engine, engine.lock_session(ORDERS, name if named else None), after, company):
                 session = await soon(lambda name=name: engine.lock_session(ORDERS, name))  # type: ignore[misc]  # a default
-                assert session is not None, f"somebody who left after {after} turns has it"
+                assert session is not None, f"a caller cancelled after {after} turns has it"
                 assert len(await engine.lock_in_session(session, 5, delete=True)) == 1
             else:
                 break  # that is how long it takes
@@ -81,7 +81,7 @@ class LeavingBehaviours(EngineFixtures):
             if not await left(engine, engine.lock_in_session(session, 5), after, company):
                 break
             found = await soon(lambda: engine.lock_in_session(session, 5, delete=True))
-            assert [one.delivery_count for one in found or ()] == [1], f"somebody who left after {after} turns has it"
+            assert [one.delivery_count for one in found or ()] == [1], f"a caller cancelled after {after} turns has it"
 
     @company
     async def test_a_deferred_message_received_by_a_cancelled_caller_is_free(
@@ -98,6 +98,6 @@ class LeavingBehaviours(EngineFixtures):
         for after in MOMENTS:
             if not await left(engine, engine.lock_deferred(ORDERS, numbers), after, company):
                 break
-            assert await soon(are_free), f"somebody who left after {after} turns has them"
+            assert await soon(are_free), f"a caller cancelled after {after} turns has them"
         else:
             assert [seen.delivery_count for seen in await engine.peek(ORDERS, 5)] == [1, 1]

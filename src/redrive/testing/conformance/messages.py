@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Messages: whatever can be sent comes back as it was, and what is too large is refused."""
+"""Messages: a message is received as it was sent, and one that is too large is refused."""
 
 from collections.abc import Iterator
 from random import Random
@@ -90,7 +90,7 @@ class MessageBehaviours(EngineFixtures):
             subject="order",
             correlation_id="c",
             reply_to="answers",
-            to="somebody",
+            to="warehouse",
             ttl=90.5,
             session_id="s",
             headers={"text": "ü", "whole": 2**60, "real": 0.1, "yes": True, "no": False, "none": None, "empty": ""},

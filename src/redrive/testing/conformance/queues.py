@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Queues: declaring, changing, describing, deleting, and what happens to those nobody uses."""
+"""Queues: declaring, changing, describing, deleting, and what happens to idle ones."""
 
 import asyncio
 from dataclasses import replace
@@ -270,14 +270,14 @@ class QueueBehaviours(EngineFixtures):
         await declare(engine, auto_delete_on_idle=600)
         waiting = asyncio.create_task(broker.receive(ORDERS, wait=86_400))
         used_at = (await inspect(other)).used_at
-        for _ in range(3):  # it is noted by threads and servers, so there is no telling after how many steps
+        for _ in range(3):  # threads and servers note it, so the number of steps is not known
             now_at = used_at
             for _ in range(2_000):
                 if (now_at := (await inspect(other)).used_at) != used_at:
                     break
                 clock.advance(0.2)
                 await turns()
-            assert now_at != used_at, "nobody noted that somebody waits"
+            assert now_at != used_at, "the engine did not note that a receiver waits"
             assert (now_at - used_at).total_seconds() < 600
             used_at = now_at
             await keep_up(other)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sessions: ordered groups that one consumer has at a time, with something to remember."""
+"""Sessions: ordered groups that one consumer holds at a time, with a state."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

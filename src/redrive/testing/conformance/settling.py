@@ -42,7 +42,7 @@ every_settlement = pytest.mark.parametrize("settle", SETTLEMENTS.values(), ids=S
 
 
 FOREIGN_TOKENS: tuple[Hashable, ...] = (0, -1, 2**80, "receipt", b"\0", None, 1.5, UUID(int=1), ("a", 1))
-"""Tokens are their engine's own: what another may have, of whatever type, is worth nothing."""
+"""Tokens of another engine, of whatever type, give no right to settle."""
 
 
 class SettlingBehaviours(EngineFixtures):

@@ -182,7 +182,7 @@ class TimingBehaviours(EngineFixtures):
     async def test_expired_messages_among_the_living_are_locked_for_nobody(
         self, engine: FullEngine, clock: ManualClock
     ) -> None:
-        """There are more of them than one receive sees to, and those between the living are not the first to go."""
+        """More messages have expired than one receive removes, and those between living ones are not removed first."""
         await declare(engine, dead_letter_on_expiration=True)
         expired = Send(ORDERS, message(b"expired", ttl=10))
         for _ in range(6):
