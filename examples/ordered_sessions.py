@@ -1,40 +1,44 @@
 # SPDX-License-Identifier: MIT
-"""Sessions: each customer's events in order, by one consumer at a time; different customers at the same time."""
+"""Sessions: each customer's events in order, by one worker at a time; different customers at the same time."""
 
 import asyncio
 from collections import defaultdict
 
 from redrive import connect
-from redrive.broker import Broker, Complete, Message, SetSessionState
+from redrive.broker import Message
+from redrive.worker import Context, Worker
 
 STEPS = ("ordered", "paid", "shipped")
 CUSTOMERS = ("ada", "bob", "eve", "joe")
 
+seen: dict[str, list[str]] = defaultdict(list)
 
-async def handle(broker: Broker, name: str, seen: dict[str, list[str]]) -> None:
-    """Accept one session after another until none is left; count each customer's events in its state."""
-    while session := await broker.accept_session("events"):
-        async with session:
-            while found := await session.receive():
-                (event,) = found
-                count = int(session.state or b"0") + 1
-                await asyncio.gather()  # the work itself, which others may overtake
-                seen[session.session_id].append(event.body.decode())
-                await broker.apply(Complete(event.lock), SetSessionState(session.lock, b"%d" % count))
-        print(f"{name} is done with {session.session_id}")
+
+def new_worker(name: str) -> Worker:
+    """Return a worker that counts each customer's events in the session's state; the first payment fails once."""
+    worker = Worker(name)
+
+    @worker.handler("events", concurrency=2, declare={"requires_session": True})
+    async def handle(event: str, context: Context) -> None:
+        session = context.session
+        if session.id == "ada" and event == "paid" and context.attempt == 1:
+            raise ConnectionError("the bank does not answer")
+        session.set_state(b"%d" % (int(session.state or b"0") + 1))
+        seen[session.id].append(event)
+
+    return worker
 
 
 async def main() -> None:
-    """Send the events of all customers mixed up, and let two consumers handle them."""
-    seen: dict[str, list[str]] = defaultdict(list)
+    """Send the events of all customers mixed up, and let two workers handle them."""
+    first, second = new_worker("first"), new_worker("second")
     async with connect("sqlite:///events.db") as broker:
-        await broker.declare("events", requires_session=True)
-        await broker.send_many(
-            "events", [Message(step.encode(), session_id=customer) for step in STEPS for customer in CUSTOMERS]
-        )
-        await asyncio.gather(handle(broker, "first", seen), handle(broker, "second", seen))
+        await first.run(broker, until_idle=True)  # declares the queue
+        events = [Message.of(step, session_id=customer) for step in STEPS for customer in CUSTOMERS]
+        await broker.send_many("events", events)
+        await asyncio.gather(first.run(broker, until_idle=True), second.run(broker, until_idle=True))
     assert all(tuple(seen[customer]) == STEPS for customer in CUSTOMERS)
-    print("the events of each customer came in order")
+    print("the events of each customer came in order, also after a failure")
 
 
 asyncio.run(main())

@@ -45,6 +45,10 @@ class FlakyEngine(SqliteEngine):
         self.limits.append(limit)
         return await self._counted(super().lock_next(queue, limit, **how))
 
+    async def lock_in_session(self, session, limit, **how):
+        self._meet("lock_in_session")
+        return await self._counted(super().lock_in_session(session, limit, **how))
+
     async def renew(self, locks):
         self._meet("renew")
         self.renewed.append(len(locks))

@@ -177,3 +177,34 @@ def test_a_program_without_asyncio_runs_until_idle(tmp_path):
     asyncio.run(prepare())
     worker.run_blocking(connect(f"sqlite:///{tmp_path}/orders.db"), until_idle=True)
     assert handled == [b"x"]
+
+
+class ScriptedSubscription:
+    """A subscription that looks several times: finds something, or takes something meanwhile, or nothing."""
+
+    idle_since = 0.0
+    is_idle = True
+
+    def __init__(self, *looks):
+        self.taken = 0
+        self.looks = list(looks)
+
+    async def idle(self):
+        """Wait for nothing."""
+
+    async def look(self):
+        look = self.looks.pop(0)
+        self.taken += look == "taken meanwhile"
+        return look == "found"
+
+
+async def test_it_is_idle_only_if_nothing_was_found_and_nothing_was_taken_meanwhile(lab, monkeypatch):
+    from redrive.worker import run
+
+    monkeypatch.setattr(run, "Subscription", ScriptedSubscription)
+    worker_run = run.WorkerRun(lab.broker, 0.0)
+    subscription = ScriptedSubscription("found", "taken meanwhile", "found", "nothing", "too late")
+    worker_run._subscriptions = [subscription]
+    await worker_run._stop_when_idle(0.0)
+    assert subscription.looks == ["too late"]
+    assert worker_run.is_stopping

@@ -459,13 +459,6 @@ async def test_dead_letters_can_be_handled(lab):
     await lab.until(lambda: handled)
 
 
-async def test_a_queue_with_sessions_is_refused(lab):
-    await lab.broker.declare("chats", requires_session=True)
-    lab.worker.handler("chats")(print)
-    with pytest.raises(InvalidSetting, match="has sessions, which a worker does not serve"):
-        await lab.worker.run(lab.broker)
-
-
 async def test_retries_in_place_that_outlast_the_lock_are_refused_with_the_figures(lab):
     lab.worker.handler("orders", timeout=10, retry_in_place=Fixed(20, max_attempts=3))(print)
     with pytest.raises(InvalidSetting, match="may take 78 s, but a lock on 'orders' lasts 60 s"):

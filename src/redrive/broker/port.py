@@ -215,8 +215,8 @@ class Sessions(Protocol):
         """Lengthen a session's lock."""
         ...
 
-    async def release_session(self, session: SessionLock) -> None:
-        """Give a session back, and every message that was locked through it."""
+    async def release_session(self, session: SessionLock, delay: float = 0.0) -> None:
+        """Give a session back, and every message that was locked through it; with a delay it is held up until then."""
         ...
 
 

@@ -188,9 +188,9 @@ class _RetryingSessions(RetryingEngine):
         """Lengthen a session's lock."""
         return await self._again("renew session", self._inner.renew_session, session)
 
-    async def release_session(self, session: SessionLock) -> None:
+    async def release_session(self, session: SessionLock, delay: float = 0.0) -> None:
         """Give a session back."""
-        await self._once("release session", self._inner.release_session, session)
+        await self._once("release session", self._inner.release_session, session, delay)
 
 
 class _RetryingDeferral(RetryingEngine):

@@ -5,7 +5,7 @@ The broker **redelivers**; the worker locks, handles and settles, and decides wh
 """
 
 from redrive.worker.confirmation import confirmation_of
-from redrive.worker.context import BlockingContext, Context
+from redrive.worker.context import BlockingContext, Context, ContextSession
 from redrive.worker.events import (
     DeliveriesTooFew,
     HandlerFailed,
@@ -37,6 +37,7 @@ __all__ = [
     "BlockingContext",
     "Classification",
     "Context",
+    "ContextSession",
     "Decision",
     "DeliveriesTooFew",
     "Discard",

@@ -19,16 +19,47 @@ from redrive.broker import (
     Message,
     Payload,
     Send,
+    SetSessionState,
 )
 from redrive.broker.headers import DELAYED_RETRIES
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, UsageError
 from redrive.worker.confirmation import unbound
-from redrive.worker.held_message import HeldMessage
+from redrive.worker.held_message import HeldMessage, HeldSession
 from redrive.worker.recoverability import counter
 from redrive.worker.settler import OwnSql, Settler
 
 T = TypeVar("T")
+
+
+class ContextSession:
+    """The session of a message: an ordered group, of which one message is handled at a time."""
+
+    def __init__(self, held: HeldSession) -> None:
+        self._held = held
+        self._changes: list[SetSessionState] = []
+
+    @property
+    def id(self) -> str:
+        """The session's name."""
+        return self._held.lock.session_id
+
+    @property
+    def state(self) -> bytes | None:
+        """What the session remembers, or will with the completion of this message."""
+        return self._changes[-1].state if self._changes else self._held.lock.state
+
+    def set_state(self, state: bytes | None) -> None:
+        """Have the session remember something, in the transaction that completes the message; None forgets it.
+
+        If the handler fails, it remembers what it did before.
+        """
+        self._changes.append(SetSessionState(self._held.lock, state))
+
+    def take_changes(self) -> list[SetSessionState]:
+        """Return what is to be stored, and forget it."""
+        changes, self._changes = self._changes[-1:], []
+        return changes
 
 
 class HandlerFacts:
@@ -38,6 +69,7 @@ class HandlerFacts:
         self._lease = lease
         self._settler = settler
         self._sends: list[Effect] = []
+        self._session = None if lease.session is None else ContextSession(lease.session)
 
     @property
     def message(self) -> Message:
@@ -90,6 +122,13 @@ class HandlerFacts:
         return self._lease.is_lost
 
     @property
+    def session(self) -> ContextSession:
+        """The session that the message belongs to, if its queue has sessions."""
+        if self._session is None:
+            raise UsageError(f"queue {self.queue!r} has no sessions; declare it with requires_session=True")
+        return self._session
+
+    @property
     def broker(self) -> Broker:
         """The broker, for calls that are not part of the completion."""
         return self._settler.broker
@@ -123,9 +162,9 @@ class HandlerFacts:
         self._sends.append(Send(queue, _outgoing(message), None if at is None else instant.in_utc("at", at)))
 
     def take_sends(self) -> list[Effect]:
-        """Return what is to be sent, and forget it."""
+        """Return what is to be done with the completion, and forget it."""
         sends, self._sends = self._sends, []
-        return sends
+        return sends if self._session is None else [*sends, *self._session.take_changes()]
 
     async def _settle(self, effect: Effect, *, with_sends: bool = True) -> None:
         sends = self.take_sends()

@@ -1,18 +1,59 @@
 # SPDX-License-Identifier: MIT
 """A message that a worker holds, and until when."""
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias
 
-from redrive.broker import Lock, Received
+from redrive.broker import Effect, Lock, Received, SessionLock, SetSessionState
 from redrive.broker.headers import EARLIER_DELIVERIES
 from redrive.errors import LockLost, UsageError
 from redrive.worker.recoverability import counter
 
-if TYPE_CHECKING:
-    import asyncio
-
 Phase: TypeAlias = Literal["prefetched", "handling", "settling", "joined", "settled"]
 """``joined``: its completion is part of an open transaction of the handler, which may be committed or rolled back."""
+
+
+class HeldSession:
+    """A session in a worker's hands.
+
+    Attributes:
+        lock: the right to its messages.
+        held_until: when that ends at the latest, on the monotonic clock.
+        message: the message of it that is to be handled, or is being handled.
+        is_done: is set when that one is settled.
+        unseen: a message that was received and not handed to its handler.
+        delay: how long the session is held up when it is given back, so that nothing overtakes its next message.
+        may_go_on: whether its next message may be received.
+    """
+
+    __slots__ = ("delay", "held_until", "is_done", "lock", "may_go_on", "message", "unseen")
+
+    def __init__(self, lock: SessionLock, held_until: float) -> None:
+        self.lock = lock
+        self.held_until = held_until
+        self.message: HeldMessage | None = None
+        self.is_done = asyncio.Event()
+        self.unseen: HeldMessage | None = None
+        self.delay = 0.0
+        self.may_go_on = True
+
+    @property
+    def is_handled(self) -> bool:
+        """Whether a handler has a message of it."""
+        return self.message is not None and self.message.task is not None
+
+    def hold_up(self, delay: float) -> None:
+        """Give the session back for a while: its next message is to be delivered again after a delay."""
+        self.delay = delay
+        self.may_go_on = False
+
+    def note(self, effects: Sequence[Effect]) -> None:
+        """Note what effects have done to it."""
+        for effect in effects:
+            if isinstance(effect, SetSessionState):
+                self.lock = replace(self.lock, state=effect.state)
 
 
 class HeldMessage:
@@ -29,6 +70,7 @@ class HeldMessage:
         is_lost: whether the lock ended before it was settled.
         is_probe: whether it is the one message that a slow worker tries.
         is_cancelled: whether the worker itself has cancelled its handler.
+        session: the session that it was received through, if it was.
         task: what handles it.
         thread: where a blocking handler runs.
     """
@@ -42,13 +84,15 @@ class HeldMessage:
         "is_probe",
         "phase",
         "received",
+        "session",
         "taken_at",
         "task",
         "thread",
     )
 
-    def __init__(self, received: Received, taken_at: float, lock_s: float) -> None:
+    def __init__(self, received: Received, taken_at: float, lock_s: float, session: HeldSession | None = None) -> None:
         self.received = received
+        self.session = session
         self.taken_at = taken_at
         self.held_until = taken_at + lock_s
         self.began_at = taken_at

@@ -10,9 +10,10 @@ from contextlib import suppress
 from math import inf
 
 from redrive.broker import Engine
+from redrive.broker.port import Sessions, ability
 from redrive.clock import Clock
-from redrive.errors import EngineUnavailable
-from redrive.worker.held_message import HeldMessage
+from redrive.errors import EngineUnavailable, SessionLost
+from redrive.worker.held_message import HeldMessage, HeldSession
 from redrive.worker.store_errors import StoreErrors
 
 
@@ -86,6 +87,9 @@ class LockKeeper:
 
     async def renew(self, leases: list[HeldMessage]) -> None:
         """Renew locks together; a message whose lock is lost is marked so."""
+        if leases and leases[0].session is not None:  # all of a queue's messages have one, or none has
+            await asyncio.gather(*map(self._renew_through_session, leases))
+            return
         asked_at = self._clock.monotonic()
         renewed = await self._engine.renew([lease.lock for lease in leases])
         for lease, until in zip(leases, renewed, strict=True):
@@ -93,6 +97,28 @@ class LockKeeper:
                 lease.held_until = asked_at + self._lock_s
             elif lease.phase == "handling":  # otherwise it has just been settled, which ends a lock too
                 self._lose(lease)
+
+    async def renew_session(self, session: HeldSession) -> None:
+        """Renew the lock on a session, and on the messages received through it.
+
+        Raises:
+            SessionLost: it has ended already.
+        """
+        asked_at = self._clock.monotonic()
+        session.lock = await ability(self._engine, Sessions).renew_session(session.lock)
+        session.held_until = asked_at + self._lock_s
+
+    async def _renew_through_session(self, lease: HeldMessage) -> None:
+        session = lease.session
+        if session is None or lease.phase not in ("handling", "settling"):
+            return
+        try:
+            await self.renew_session(session)
+        except SessionLost:
+            if lease.phase == "handling":
+                self._lose(lease)
+        else:
+            lease.held_until = session.held_until
 
     async def _wait(self) -> None:
         if self._alarm_at == inf:

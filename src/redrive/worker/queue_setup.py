@@ -45,10 +45,10 @@ async def checked_queue(broker: Broker, handler: Handler, report: Callable[[Even
         QueueNotFound: the queue, or the handler's error queue, is not declared.
     """
     queue = await broker.inspect(handler.queue)
-    if queue.settings.requires_session:
-        raise InvalidSetting(
-            "queue", handler.queue, "has sessions, which a worker does not serve; accept them yourself"
-        )
+    if queue.settings.requires_session and (handler.prefetch or handler.receive_and_delete):
+        setting = "prefetch" if handler.prefetch else "receive_and_delete"
+        problem = f"cannot be combined with sessions, which {handler.queue!r} has: their messages come one by one"
+        raise InvalidSetting(setting, getattr(handler, setting), problem)
     if handler.receive_and_delete:
         return queue
     handler.check_fits(queue)

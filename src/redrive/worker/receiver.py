@@ -71,8 +71,15 @@ class Receiver:
         self.taken = 0
         self._releasing: set[asyncio.Task[None]] = set()
 
-    def __len__(self) -> int:
+    @property
+    def waiting(self) -> int:
+        """How many messages wait to be handed out."""
         return len(self._buffer)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message waits to be handed out."""
+        return not self._buffer
 
     def wake(self) -> None:
         """Check whether there is room now."""
@@ -112,6 +119,14 @@ class Receiver:
         """Give up all messages in the buffer."""
         leases, self._buffer = list(self._buffer), deque()
         self._give_up(leases)
+
+    def ended(self, lease: HeldMessage) -> None:
+        """Note that a message's handler has ended and the message is settled."""
+        self._keeper.forget(lease)
+
+    async def close(self) -> None:
+        """Wait until everything is given back."""
+        await self.released()
 
     async def released(self) -> None:
         """Wait until all messages that were given up are back in their queue."""

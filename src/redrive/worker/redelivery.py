@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Deals with a message whose handler failed: facts, decision, effects, report."""
 
+from dataclasses import replace
+
 from redrive.broker import QueueSettings
 from redrive.clock import utc
 from redrive.errors import LockLost, RedriveError, UsageError
@@ -102,8 +104,15 @@ class Redelivery:
 
     async def _carry_out(self, decision: Decision, failure: HandlerFailure, lease: HeldMessage) -> Decision:
         try:
-            effects, is_handled = effects_of(decision, failure, lease.lock), isinstance(decision, Discard)
-            await self._settler.settle(lease, effects, is_handled=is_handled)
+            now, delay = decision, 0.0
+            if lease.session is not None and isinstance(decision, RedeliverLater):
+                # it is ready again at once, and its session waits: nothing in it may overtake the message
+                now, delay = replace(decision, delay=0.0), decision.delay
+            await self._settler.settle(
+                lease, effects_of(now, failure, lease.lock), is_handled=isinstance(decision, Discard)
+            )
+            if lease.session is not None and delay:
+                lease.session.hold_up(delay)
         except LockLost:
             raise
         except RedriveError as error:  # the error queue is gone, or the copy too large for it

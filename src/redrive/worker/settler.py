@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from redrive.broker import Abandon, Broker, Effect, Send
 from redrive.broker.port import Browsing, ability
 from redrive.clock import utc
-from redrive.errors import EngineUnavailable, LockLost, QueueNotFound, RedriveError
+from redrive.errors import EngineUnavailable, LockLost, QueueNotFound, RedriveError, SessionLost
 from redrive.worker.confirmation import confirmation_of
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.lock_keeper import LockKeeper
@@ -75,7 +75,7 @@ class Settler:
         )
         try:
             await (self._while_locked(lease, settling) if lease.has_joined else settling)
-        except (LockLost, EngineUnavailable) as error:
+        except (LockLost, SessionLost, EngineUnavailable) as error:
             self._lose(lease)
             raise lease.lost() from error
         except Exception:
@@ -83,6 +83,8 @@ class Settler:
             raise
         lease.phase = "settled" if within is None else "joined"
         lease.has_joined = within is not None
+        if lease.session is not None:
+            lease.session.note(effects)
 
     async def _while_locked(self, lease: HeldMessage, settling: Coroutine[Any, Any, None]) -> None:
         """Settle while the lock lasts: a transaction that the handler left open would block this for ever."""

@@ -21,6 +21,7 @@ from redrive.worker.pacer import Pacer
 from redrive.worker.receiver import Receiver
 from redrive.worker.redelivery import Redelivery, counts_against_all
 from redrive.worker.reporter import Reporter
+from redrive.worker.session_receiver import SessionReceiver
 from redrive.worker.settler import Settler
 from redrive.worker.store_errors import StoreErrors
 
@@ -60,7 +61,7 @@ class Subscription:
             store_errors=self._store_errors,
             on_lost=self._note_lost,
         )
-        self._receiver = self._new_receiver(lock_s)
+        self._receiver = self._new_sessions(lock_s) if queue.settings.requires_session else self._new_receiver(lock_s)
         self._pacer = Pacer(handler, self._clock, lock_s, environment.chance, environment.report)
         self._caller = Caller(handler, self._clock, environment.chance, self._note_overdue)
         self._settler = Settler(
@@ -99,6 +100,21 @@ class Subscription:
             delete=self._handler.receive_and_delete,
         )
 
+    def _new_sessions(self, lock_s: float) -> SessionReceiver:
+        return SessionReceiver(
+            self._handler.queue,
+            self._environment.broker.engine,
+            self._clock,
+            lock_s=lock_s,
+            most=self._handler.concurrency,
+            store_errors=self._store_errors,
+            reporter=self._reporter,
+            keeper=self._keeper,
+            wanted=self._wanted,
+            on_arrival=self._pump,
+            on_change=self._note_idle,
+        )
+
     # --- starting and stopping
 
     def start(self) -> None:
@@ -133,6 +149,7 @@ class Subscription:
 
     async def close(self) -> None:
         """End the background tasks."""
+        await self._receiver.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -173,7 +190,7 @@ class Subscription:
 
     def _note_idle(self) -> None:
         is_pausing = self._pacer.is_slow and self._clock.monotonic() < self._pacer.resume_at
-        if self._running or len(self._receiver) or is_pausing:
+        if self._running or not self._receiver.is_empty or is_pausing:
             self._idle.clear()
         elif not self._idle.is_set():
             self._idle.set()
@@ -183,9 +200,9 @@ class Subscription:
 
     def _wanted(self) -> int:
         if self._pacer.is_slow:
-            is_idle = not self._running and not len(self._receiver)
+            is_idle = not self._running and not self._receiver.waiting
             return 1 if is_idle and self._clock.monotonic() >= self._pacer.resume_at else 0
-        return self._handler.concurrency + self._handler.prefetch - len(self._busy) - len(self._receiver)
+        return self._handler.concurrency + self._handler.prefetch - len(self._busy) - self._receiver.waiting
 
     def _pump(self) -> None:
         """Start the handler for waiting messages, up to its concurrency."""
@@ -207,7 +224,7 @@ class Subscription:
     def _ended(self, lease: HeldMessage, task: asyncio.Task[None]) -> None:
         self._running.discard(lease)
         self._hung.discard(lease)
-        self._keeper.forget(lease)
+        self._receiver.ended(lease)
         self._check(task)
         self._free(lease)
         self._note_idle()
@@ -239,6 +256,7 @@ class Subscription:
         if lease in self._running:
             self._running.discard(lease)
             self._hung.add(lease)
+            self._receiver.ended(lease)
             self._free(lease)
             self._note_idle()
 

@@ -315,9 +315,10 @@ class PostgresEngine:
         until = await self._alone(lambda store: store.renew_session(session))
         return SessionLock(session.queue, session.session_id, session.token, utc(until), session.state)
 
-    async def release_session(self, session: SessionLock) -> None:
-        """Give a session back."""
-        await self._alone(lambda store: store.release_session(session))
+    async def release_session(self, session: SessionLock, delay: float = 0.0) -> None:
+        """Give a session back, now or after a delay."""
+        token = next(self._groups.tokens)
+        await self._alone(lambda store: store.release_session(session, delay, token))
 
     async def peek(
         self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None

@@ -457,9 +457,26 @@ class Store:
         await self.touch(queue.id)
         return until
 
-    async def release_session(self, session: SessionLock) -> None:
-        """Give a session back, and the messages that were locked through it."""
+    async def release_session(self, session: SessionLock, delay: float = 0.0, token: int = 0) -> None:
+        """Give a session back, and the messages locked through it; with a delay, nobody can accept it until then.
+
+        Args:
+            session: the lock on it.
+            delay: how long it is held up.
+            token: locks it meanwhile.
+        """
         queue, _ = await self.check_session(session)
+        if delay:
+            await self._unlock_session(queue.id, session.session_id)
+            await self._execute(
+                "UPDATE @.sessions SET token = $3, locked_until = @.instant($4) + $5 WHERE queue = $1 AND session = $2",
+                queue.id,
+                session.session_id,
+                token,
+                self._now,
+                delay,
+            )
+            return
         await self._execute(
             "UPDATE @.sessions SET token = NULL, locked_until = NULL WHERE queue = $1 AND session = $2",
             queue.id,

@@ -233,9 +233,9 @@ class SqliteEngine:
         until = await self._other(lambda store, now: store.renew_session(session, now))
         return SessionLock(session.queue, session.session_id, session.token, utc(until), session.state)
 
-    async def release_session(self, session: SessionLock) -> None:
-        """Give a session back."""
-        await self._other(lambda store, now: store.release_session(session, now))
+    async def release_session(self, session: SessionLock, delay: float = 0.0) -> None:
+        """Give a session back, now or after a delay."""
+        await self._other(lambda store, now: store.release_session(session, now, delay))
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of what nobody has asked for yet."""

@@ -472,10 +472,17 @@ class Store:
         self._touch(queue, now)
         return until
 
-    def release_session(self, session: SessionLock, now: float) -> None:
-        """Give a session back, and the messages that were locked through it."""
-        self.check_session(session, now)
-        self.unlock_session(session)
+    def release_session(self, session: SessionLock, now: float, delay: float) -> None:
+        """Give a session back, and the messages locked through it; with a delay, nobody can accept it until then."""
+        queue = self.check_session(session, now)
+        if not delay:
+            self.unlock_session(session)
+            return
+        self._unlock_session(queue, session.session_id)
+        self.connection.execute(
+            "UPDATE sessions SET token = ?, locked_until = ? WHERE queue = ? AND session = ?",
+            (next(self._tokens), now + delay, queue.id, session.session_id),
+        )
 
     def unlock_session(self, session: SessionLock) -> None:
         """Give a session back if it is still locked with this token."""

@@ -52,6 +52,28 @@ class SessionBehaviours(EngineFixtures):
         assert await receive(sessions, session, 2) == [b"a3"]
         assert await receive(sessions, session, 2) == []
 
+    async def test_a_session_given_back_with_a_delay_is_held_up_until_then(
+        self, sessions: FullEngine, clock: ManualClock
+    ) -> None:
+        for body in (b"a1", b"a2", b"b1"):
+            await send(sessions, body, session_id=body[:1].decode())
+        session = await accept(sessions, "a")
+        assert await receive(sessions, session, 1) == [b"a1"]
+        await sessions.apply([SetSessionState(session, b"state")])
+        await sessions.release_session(session, 3 * LOCK_S)
+        with pytest.raises(SessionLost):
+            await sessions.renew_session(session)
+        clock.advance(3 * LOCK_S - 0.001)
+        assert await sessions.lock_session(ORDERS, "a") is None
+        other = await sessions.lock_session(ORDERS, None)
+        assert other is not None
+        assert other.session_id == "b"
+        clock.advance(0.001)
+        again = await sessions.lock_session(ORDERS, None)
+        assert again is not None
+        assert (again.session_id, again.state) == ("a", b"state")
+        assert await receive(sessions, again) == [b"a1", b"a2"]
+
     async def test_a_session_is_one_consumers_at_a_time(self, sessions: FullEngine, clock: ManualClock) -> None:
         await send(sessions, b"a", session_id="a")
         held = await accept(sessions, "a")
