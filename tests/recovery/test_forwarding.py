@@ -122,7 +122,7 @@ async def test_a_foreign_message_in_the_staging_queue_is_set_aside(process):
     assert len(await process.arrived()) == 3
     (aside,) = await process.recovery.aside()
     assert (aside.received.id, aside.received.body) == ("foreign", b"lost its way")
-    assert "nobody had staged it" in aside.reason
+    assert "recovery did not put it there" in aside.reason
     assert [each.message_id for each in process.events if isinstance(each, MessageSetAside)] == ["foreign"]
     assert [each.strays for each in await process.recovery.lanes()] == [0]
 

@@ -41,7 +41,7 @@ async def test_a_function_that_no_setting_names_is_not_called(site, function):
     """D4: ``Transform(function="sys:exit")`` ended every service that started. Now it waits for a person."""
     process = await site.open()
     await process.fail(3)
-    with pytest.raises(InvalidSetting, match="is not allowed here: state it, wherever it is asked for"):
+    with pytest.raises(InvalidSetting, match="is not allowed here: allow it, in the process that requests it"):
         await process.recovery.recover("status:unresolved", transform=Transform(function=function))
     assert await process.recovery.operations() == []
     operation = await stored(process, function)
@@ -172,7 +172,7 @@ async def test_an_operation_that_cannot_be_worked_on_stops_no_service(process, v
     assert operation.state is OperationState.PAUSED or verb == "ledger.pending"  # that is asked by who goes on
     if operation.state is OperationState.PAUSED:
         assert f"it cannot be worked on: {type(error).__name__}" in operation.state_reason
-        assert "when that is mended resume it, or cancel it" in operation.state_reason
+        assert "repair that and resume it, or cancel it" in operation.state_reason
         await process.recovery.resume(operation.number)
         await process.work()
         operation = await process.recovery.operation(operation.number)

@@ -173,9 +173,9 @@ def test_body_text_and_json_are_changed_in_this_order():
 @pytest.mark.parametrize(
     ("body", "changes", "reason"),
     [
-        (b"<xml/>", {"set_json": {"/a": 1}}, "the body is no JSON: "),
-        (b"\xff\xff", {"remove_json": "/a"}, "the body is no JSON: "),
-        (b"", {"set_json": {"": 1}}, "the body is no JSON: "),
+        (b"<xml/>", {"set_json": {"/a": 1}}, "the body is not JSON: "),
+        (b"\xff\xff", {"remove_json": "/a"}, "the body is not JSON: "),
+        (b"", {"set_json": {"": 1}}, "the body is not JSON: "),
         (b'{"a": 1, "a": 2}', {"set_json": {"/b": 1}}, "the same key twice"),
         (b"[" * 100_000, {"set_json": {"/b": 1}}, "nested too deeply"),
         (b"[" * 2_000 + b"]" * 2_000, {"set_json": {"/-": 1}}, "nested too deeply"),
@@ -376,7 +376,7 @@ def test_no_difference_takes_no_lines():
             ["body: 3 bytes -> 3 bytes", "--- before", "+++ after", "@@ -1,2 +1,2 @@", " a", "-b", "+c"],
         ),
         (b'{"a": 1}', b'{"a":1}', ["body, in its layout only: 8 bytes -> 7 bytes"]),
-        (b"\xff", b"abc", ["body, which is no text: 1 bytes -> 3 bytes"]),
+        (b"\xff", b"abc", ["body, which is not text: 1 bytes -> 3 bytes"]),
         (b"x", b"\n" * 5_001, ["body, too long to compare: 1 bytes -> 5,001 bytes"]),
         (b"[]", b"{}", ["body: 2 bytes -> 2 bytes", "--- before", "+++ after", "@@ -1 +1 @@", "-[]", "+{}"]),
     ],

@@ -17,12 +17,12 @@ class Arrival:
     """A failure that was read, to be recorded.
 
     Attributes:
-        id: the failed message's id, unless the tag says that it is another's copy.
-        failure: what is told about it.
-        message: the message, without that.
+        id: the failed message's id, unless the tag says that it is a copy of another.
+        failure: what the message says about its failure.
+        message: the message without that.
         source: the queue it was found in.
-        groups: what it belongs to, the exception's group first.
-        tag: what its tag says, if it was found to be true.
+        groups: the groups it belongs to, the exception's group first.
+        tag: what its tag says, if the tag is valid.
     """
 
     id: str
@@ -39,7 +39,7 @@ class Recorded:
 
     Attributes:
         id: the failed message that it belongs to.
-        is_new: whether it is a failure that nobody had seen.
+        is_new: whether this failure was not recorded before.
     """
 
     id: str
@@ -48,7 +48,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """What a recovered copy says that was handled.
+    """A valid confirmation: a recovered copy was handled.
 
     Attributes:
         failure: the failed message's number.
@@ -62,7 +62,7 @@ class Confirmation:
 
 
 class Heard(Enum):
-    """What a confirmation was worth."""
+    """What a confirmation changed."""
 
     NEW = "new"
     KNOWN = "known"
@@ -77,7 +77,7 @@ class Confirmed:
     Attributes:
         id: the failed message's id; empty if there is none.
         operation: the operation that sent it.
-        heard: what the confirmation was worth.
+        heard: what the confirmation changed.
     """
 
     id: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What happens to an operation that cannot be worked on: it is paused, with the reason, and nothing else is held up."""
+"""Pauses an operation that cannot be worked on, with the reason, so that it does not hold up other operations."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ _LONGEST = 1_000
 
 
 async def halt(tools: Tools, lease: Lease, operation: int, error: Exception) -> None:
-    """Pause an operation because of an error that trying again does not mend.
+    """Pause an operation because of an error that another attempt does not repair.
 
     Raises:
-        Exception: the error, if the operation is not under way, so that pausing it would change nothing.
+        Exception: the error itself, if the operation is not under way and so cannot be paused.
     """
     reason = reason_of(error)
     if not await tools.ledger.advance(lease, operation, OperationEvent.HALT, reason):
@@ -28,7 +28,7 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, Hopeless):
         return str(error)[:_LONGEST]
     said = f"{type(error).__name__}: {error}"[:_LONGEST]
-    return f"it cannot be worked on: {said} ({_place(error)}); when that is mended resume it, or cancel it"
+    return f"it cannot be worked on: {said} ({_place(error)}); repair that and resume it, or cancel it"
 
 
 def _place(error: Exception) -> str:
@@ -37,6 +37,6 @@ def _place(error: Exception) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     if trace is None:
-        return "nobody knows where"
+        return "at an unknown place"
     code = trace.tb_frame.f_code
     return f"{Path(code.co_filename).name}:{trace.tb_lineno}, in {code.co_name}"

@@ -15,8 +15,8 @@ class Tools:
 
     Attributes:
         broker: where the queues are.
-        ledger: what is to be done, and what was done.
-        new_id: names processes, and attempts at staging.
+        ledger: where failures and operations are stored.
+        new_id: makes names for processes, and for attempts at staging.
         chance: where random numbers come from.
         report: takes events.
     """
@@ -29,14 +29,14 @@ class Tools:
 
 
 class Stopping(Exception):
-    """The process is about to stop; what is under way goes on later."""
+    """The process is about to stop; its work goes on later, here or in another process."""
 
 
 class NotYet(Exception):
-    """There is more to do, and its time has not come.
+    """There is more work, but not yet.
 
     Args:
-        seconds: how long that is from now.
+        seconds: how long from now.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -19,7 +19,7 @@ class MessageFailed(Event):
         queue: where it failed.
         exception_type: the exception's class.
         group: the group of failures it belongs to.
-        operation: the operation that had sent it again; None if it failed on its way from its sender.
+        operation: the operation that had sent it again; None if it comes from its sender.
     """
 
     name = "redrive.recovery.message_failed"
@@ -85,7 +85,7 @@ class OperationChanged(Event):
     Attributes:
         operation: its number.
         kind: what it does.
-        state: how far it is now.
+        state: its state now.
         actor: who did it.
         reason: why.
     """
@@ -170,10 +170,10 @@ class StraysDropped(Event):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryFault(Event):
-    """A store or a broker did not answer as it should; it is tried again.
+    """A call of a store or a broker failed; the service tries it again.
 
     Attributes:
-        doing: what failed.
+        doing: what the service was doing.
         exception_type: what was raised.
         exception_message: what it said.
     """

@@ -6,16 +6,17 @@
 ``nservicebus``       ``NServiceBus.FailedQ``, ``.TimeOfFailure``, ``.ExceptionInfo.*``
 ``masstransit``       ``MT-Fault-*``, ``MT-Reason``
 ``azure``             ``DeadLetterReason``, ``DeadLetterErrorDescription``, ``DeadLetterSource``
-``celery``            ``task``, ``id``, ``retries`` and, if someone added them, the fields of a failed result
+``celery``            ``task``, ``id``, ``retries`` and, if the program adds them, the fields of a failed result
 ``rabbitmq``          ``x-death`` as JSON, ``x-first-death-*``, ``x-last-death-*``
 ``dead-letter``       no headers at all: what the queue noted when it dead-lettered the message, or nothing
 ====================  ===============================================================================================
 
-The first of them that a message speaks gives the failure its ``vocabulary``; what it leaves open the others say. So a
-Celery task that RabbitMQ dead-lettered has its name and tries from Celery, its queue, reason and time from RabbitMQ.
+The first format that a message has is the ``vocabulary`` of its failure; the other formats fill in the fields that the
+first leaves empty. So a Celery task that RabbitMQ dead-lettered has its name and tries from Celery, and its queue,
+reason and time from RabbitMQ.
 
-Frameworks read their headers by exact names, and so do we. The names of Azure and RabbitMQ are read in any case: they
-are a broker's, and reach us through bridges and exporters of all sorts.
+Frameworks read their headers by exact names, and so does Redrive. The names of Azure and RabbitMQ are read in upper and
+lower case: brokers write them, and bridges and exporters change their case.
 """
 
 from collections.abc import Mapping
@@ -62,7 +63,7 @@ _PREFIXES = (
 )
 _NAMES = frozenset({DELAYED_RETRIES, EARLIER_DELIVERIES, "MT-Reason", "MT-Redelivery-Count"})
 _KEPT = frozenset({"MT-Fault-Address", "MT-Host-Info"})
-"""They look like the others, but came with the message: where to report faults to, and who sent it."""
+"""Headers that look like those of a failure, but belong to the message: the sender, and where to report faults."""
 _OF_BROKERS = frozenset(
     {f"x-{which}-death-{what}" for which in ("first", "last") for what in ("queue", "reason", "exchange")}
     | {f"deadletter{what}" for what in ("source", "reason", "errordescription")}
@@ -115,22 +116,22 @@ class Failure:
 
     Attributes:
         message_id: the message's id.
-        queue: the queue it failed in, to which it goes when it is recovered.
-        failed_at: when, in UTC; when it was enqueued where it is now, if it does not say.
-        key: tells this attempt from every other of the same message; the same however often it is delivered.
+        queue: the queue it failed in, and to which recovery sends it.
+        failed_at: when, in UTC; if the message does not say, when it was enqueued where it is now.
+        key: identifies this attempt among those of the same message; it is the same in every delivery.
         exception_type: the exception's class.
         exception_message: what it said, at most 1,000 characters.
-        stack_trace: the way it came, at most 8,000 characters.
+        stack_trace: the stack trace, at most 8,000 characters.
         source: where it was raised.
         reason: why the message was given up, in a word for programs.
         description: the same for people.
         message_type: what kind of message it is.
         host: the machine it failed on.
         worker: the worker, endpoint or consumer that failed.
-        tries: how many were made; 0: it does not say.
-        vocabulary: in whose words it said all this.
-        operation: the operation that had sent it; None: it failed on its way from its sender.
-        headers: the headers that say all this, as they were.
+        tries: how many attempts were made; 0 if the message does not say.
+        vocabulary: the format that the failure was read from.
+        operation: the operation that had sent it; None: it comes from its sender.
+        headers: the headers that the failure was read from, unchanged.
     """
 
     message_id: str
@@ -166,13 +167,13 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """What one vocabulary says; empty where it says nothing."""
+    """What a message says in one format; empty where it says nothing."""
 
     vocabulary: str
     queue: str
     at: object = None
     tries: int = 0
-    count: int = 0  # tells two attempts apart where the time alone does not
+    count: int = 0  # distinguishes two attempts with the same time
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -181,10 +182,10 @@ def read_failure(received: Received, *, queue: str | None = None) -> Failure:
 
     Args:
         received: the message, as it is in an error queue or a dead-letter queue.
-        queue: the queue it failed in, from a person who knows; counts if the message does not say.
+        queue: the queue it failed in, from a person; used if the message does not say.
 
     Raises:
-        Unreadable: it has no id, or there is no telling in which queue it failed.
+        Unreadable: it has no id, or does not say in which queue it failed.
     """
     if not received.id:
         raise Unreadable(
@@ -194,7 +195,7 @@ def read_failure(received: Received, *, queue: str | None = None) -> Failure:
     timed = next((each for each in statements if as_text(each.at)), None)
     dead, headers = received.dead_letter_info, received.headers
     texts = {name: next((text for each in statements if (text := each.texts.get(name))), "") for name in _TEXTS}
-    if dead:  # the queue's own note is the newer one: headers say why it was moved before, say to an error queue
+    if dead:  # the queue's own note is newer: headers say why it was moved before, for example to an error queue
         texts["reason"], texts["description"] = dead.reason or texts["reason"], dead.description or texts["description"]
     return Failure(
         message_id=received.id,
@@ -211,9 +212,9 @@ def read_failure(received: Received, *, queue: str | None = None) -> Failure:
 
 
 def clean(message: Message) -> Message:
-    """Return a message as it was before it failed: without the headers of any vocabulary, all else as it is.
+    """Return a message as it was before it failed: without the failure headers of any format, otherwise unchanged.
 
-    Counters of redeliveries go too, so that it begins anew wherever it is sent.
+    Counters of redeliveries are removed too, so that it starts afresh where it is sent.
     """
     failed = _failure_headers(message.headers)
     return replace(message, headers={name: value for name, value in message.headers.items() if name not in failed})
@@ -273,7 +274,7 @@ def _azure(received: Received) -> _Statement | None:
 
 
 def _celery(received: Received) -> _Statement | None:
-    """Read a task of protocol 2. It says nothing of its failure, unless someone added what the result or event says.
+    """Read a task of protocol 2. It says nothing about its failure, unless the program adds the result's fields.
 
     ``origin`` is not the host: that is where the task was called, not where it failed.
     """
@@ -301,12 +302,12 @@ def _rabbitmq(received: Received) -> _Statement | None:
     )
     if not deaths and not any(queues):
         return None
-    # The newest comes first. Expired it usually has in a queue where it only waited for its next try: it failed before.
+    # The newest comes first. A message usually expires in a queue where it waits for its next try: it failed before.
     death = next((each for each in deaths if each.get("reason") != "expired"), deaths[0] if deaths else {})
     count = as_number(death.get("count")) or 0
     queue = as_text(death.get("queue")) or queues[0] or queues[1]
     texts = {"reason": as_text(death.get("reason")) or reasons[0] or reasons[1]}
-    # The time in x-death is that of the first death in that queue; only the count tells the later ones.
+    # The time in x-death is that of the first death in that queue; only the count distinguishes the later ones.
     return _Statement("rabbitmq", queue, death.get("last-time") or death.get("time"), count, count, texts)
 
 
@@ -321,7 +322,7 @@ _READERS = (_redrive, _nservicebus, _masstransit, _azure, _celery, _rabbitmq, _d
 
 
 def _is_celery(headers: Headers) -> bool:
-    """Say whether a message is a task of Celery. Two plain words are not enough: they could be anybody's."""
+    """Say whether a message is a task of Celery. Two plain words are not enough: any program may use them."""
     named = all(isinstance(headers.get(name), str) for name in ("task", "id"))
     return named and any(sign in headers for sign in _SIGNS_OF_CELERY)
 
@@ -330,14 +331,14 @@ def _is_celery(headers: Headers) -> bool:
 
 
 def _queue(received: Received, statements: list[_Statement], from_person: str | None) -> str:
-    # The queue that dead-lettered a message knows where that was. Headers may be the sender's, who must not choose it.
+    # For a dead letter the queue is known. Headers may come from the sender, who must not choose the queue.
     known = received.dead_letter_info.source if received.dead_letter_info else ""
     if not known and is_dead_letter_queue(received.queue):
         known = received.queue
     said = source_queue((known or next((each.queue for each in statements if each.queue), "")).strip())
-    # A person may know better than a message that says nonsense; we do not.
+    # A person may correct a message with an impossible queue; the reader does not guess.
     found = [name for name in ((said, from_person) if said else (from_person, *_guesses(received, statements))) if name]
-    why = "it says nowhere in which queue it failed: it is in no dead-letter queue, and has no header " + _QUEUE_HEADERS
+    why = "it does not say in which queue it failed: it is in no dead-letter queue, and has no header " + _QUEUE_HEADERS
     for name in found:
         try:
             return check_queue_name(name)
@@ -347,13 +348,13 @@ def _queue(received: Received, statements: list[_Statement], from_person: str | 
 
 
 def _guesses(received: Received, statements: list[_Statement]) -> list[str]:
-    """Return queues that a message may have failed in, if neither it nor a person says."""
+    """Return queues that a message may have failed in, if neither the message nor a person says."""
     if any(each.vocabulary == "masstransit" for each in statements):
         home = received.queue.removesuffix("_error").removesuffix("_skipped")
         return [home] if home != received.queue else []
     if any(
         each.vocabulary == "celery" for each in statements
-    ):  # its queues are bound by their own names, unless configured
+    ):  # by default, queues of Celery are bound by their own names
         found = as_json(received.headers.get("delivery_info"))
         routed = found.get("routing_key") if isinstance(found, dict) else None
         return [as_text(routed) or as_text(received.headers.get("routing_key"))]

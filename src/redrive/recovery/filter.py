@@ -7,9 +7,9 @@ As a text it has terms with spaces between them. A message must fit every term, 
     failed>2026-11-01 failed<2026-11-02T10:00Z age<2h age>30d attempts>=3 attempts<10 attempts:3
     id:0123456789abcdef0123456789abcdef message:order-17 operation:12 outcome:skipped,failed "no such customer"
 
-What is no term is text to look for; quotes are those of a shell. Dates without a zone are in UTC. ``age<2h`` is in the
-last two hours, ``age>2h`` before them: dates, from the moment the text is read. Without ``status:`` only unresolved
-messages are meant.
+A word that is not a term is text to search for; quotes work as in a shell. Dates without a zone are in UTC. ``age<2h``
+means in the last two hours, ``age>2h`` before them, counted from the moment at which the text is read. Without
+``status:`` a filter matches unresolved messages only.
 """
 
 import re
@@ -46,7 +46,7 @@ _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What a name is compared with. Case matters, so SQLite's LIKE would be too generous.
+    """What a name is compared with. Case matters, so SQLite's LIKE cannot be used.
 
     Attributes:
         kind: ``exact``; ``prefix``: how the name begins; ``last-part``: the whole name, or what follows its last dot.
@@ -57,7 +57,7 @@ class Pattern:
     text: str
 
     def matches(self, name: str | None) -> bool:
-        """Whether a name fits; one that is not there never does."""
+        """Whether a name matches; a missing name never does."""
         if name is None:
             return False
         if self.kind == "prefix":
@@ -67,7 +67,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureFacts:
-    """What a filter asks about a failed message.
+    """The fields of a failed message that a filter compares.
 
     Attributes:
         id: its own id, 32 hexadecimal characters.
@@ -98,10 +98,10 @@ class FailureFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which failed messages are meant: those that fit everything it says.
+    """Which failed messages are meant: those that match every setting.
 
-    Whatever takes several values takes any iterable of them, or just one. They are checked and put in order, so that
-    filters that say the same are equal.
+    A setting that takes several values takes any iterable of them, or a single one. Values are checked and sorted, so
+    that filters with the same meaning are equal.
 
     Attributes:
         status: where they stand, as ``Status`` or in words; none, or ``"any"``: anywhere.
@@ -121,7 +121,7 @@ class Filter:
         message_ids: the ids that their senders gave them, any of these.
         operation: the operation that they are part of.
         outcomes: what became of them in it, any of these words.
-        written: the text it was read from, if it was: the same words are the same request, a moment later too.
+        written: the text it was read from, if any: the same text is the same request, also at a later moment.
     """
 
     status: frozenset[Status] = frozenset({Status.UNRESOLVED})
@@ -149,7 +149,7 @@ class Filter:
             raise InvalidSetting("failed_until", str(self.failed_until), f"must be after {self.failed_from}")
         for age, instant in _SAME.items():
             if getattr(self, age) is not None and getattr(self, instant) is not None:
-                raise InvalidSetting(age, getattr(self, age), f"{instant} says it already")
+                raise InvalidSetting(age, getattr(self, age), f"{instant} states it already")
         if self.age_min is not None and self.age_max is not None and self.age_max <= self.age_min:
             allowed = f"must be more than {self.age_min:g} s: nothing is older than that and younger than this"
             raise InvalidSetting("age_max", self.age_max, allowed)
@@ -160,10 +160,10 @@ class Filter:
 
     @classmethod
     def parse(cls, text: str, *, now: datetime) -> "Filter":
-        """Return the filter that a text stands for.
+        """Return the filter that a text describes.
 
         Args:
-            text: the terms; none at all stand for every unresolved message.
+            text: the terms; an empty text matches every unresolved message.
             now: what ages are counted from.
 
         Raises:
@@ -173,7 +173,7 @@ class Filter:
         return _Reader(text).read().at(now, written=text)
 
     def at(self, now: datetime, *, written: str | None = None) -> "Filter":
-        """Return the filter with instants in place of ages: what is old today is not what is old tomorrow.
+        """Return the filter with instants in place of ages, so that it means the same at a later time.
 
         Args:
             now: what ages are counted from.
@@ -189,17 +189,17 @@ class Filter:
         return settled
 
     def __str__(self) -> str:
-        told = self.to_json()
-        return " ".join(term + _value_text(name, told[name]) for term, (name, _) in _TERMS.items() if name in told)
+        stated = self.to_json()
+        return " ".join(term + _value_text(name, stated[name]) for term, (name, _) in _TERMS.items() if name in stated)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what it says beyond the default, as JSON has it."""
-        told = ((each, getattr(self, each.name)) for each in fields(self) if each.init)
-        return {each.name: _plain(value) for each, value in told if value != each.default}
+        """Return the settings that differ from their defaults, as JSON values."""
+        values = ((each, getattr(self, each.name)) for each in fields(self) if each.init)
+        return {each.name: _plain(value) for each, value in values if value != each.default}
 
     @classmethod
     def from_json(cls, value: object) -> "Filter":
-        """Return the filter that JSON stands for; what filters do not have is refused with ``InvalidSetting``."""
+        """Return the filter that a JSON object describes; unknown keys are refused with ``InvalidSetting``."""
         if not isinstance(value, dict):
             raise InvalidSetting("filter", value, "must be an object")
         for name in value:
@@ -208,22 +208,22 @@ class Filter:
         return cls(**{name: read_instant(name, each) if name in _DATES else each for name, each in value.items()})
 
     def check_settled(self) -> None:
-        """Refuse ages: without a now they mean nothing."""
+        """Refuse ages: without an instant to count from, they mean nothing."""
         if self.age_min is not None or self.age_max is not None:
             raise UsageError(f"the filter {str(self)!r} has an age; say what it is counted from: filter.at(now)")
 
     @property
     def type_patterns(self) -> tuple[Pattern, ...]:
-        """What the message's type is compared with: it must fit one, if there are any."""
+        """What the message's type is compared with: it must match one of them, if there are any."""
         return tuple(_pattern(each, "exact") for each in self.types)
 
     @property
     def exception_patterns(self) -> tuple[Pattern, ...]:
-        """What the exception's type is compared with: it must fit one, if there are any."""
+        """What the exception's type is compared with: it must match one of them, if there are any."""
         return tuple(_pattern(each, "exact" if "." in each else "last-part") for each in self.exceptions)
 
     def matches(self, facts: FailureFacts) -> bool:
-        """Whether a failed message is meant. What the engines select is held against this."""
+        """Whether a failed message matches. Tests compare the SQL of the engines with this."""
         self.check_settled()
         return (
             facts.status in self.status
@@ -261,7 +261,7 @@ class _Reader:
                 self._fail(term, error.allowed)
         try:
             return Filter(**self._given)
-        except InvalidSetting as error:  # each value is right by itself: two of them do not go together
+        except InvalidSetting as error:  # each value is valid by itself, but two of them contradict each other
             self._fail(self._places[error.setting], error.allowed)
 
     def _terms(self) -> Iterator[re.Match[str]]:
@@ -307,10 +307,10 @@ class _Reader:
         _CHECKS[name](name, value)
         for one, other in (*_SAME.items(), *((instant, age) for age, instant in _SAME.items())):
             if name == one and other in self._given:
-                raise InvalidSetting(name, value, f"{_SIGNS[other]} says it already")
+                raise InvalidSetting(name, value, f"{_SIGNS[other]} states it already")
         if name in self._given:
             if name != "text" and not isinstance(value, list):
-                raise InvalidSetting(name, value, "this is said twice")
+                raise InvalidSetting(name, value, "it is stated twice")
             value = [*self._given[name], *value] if isinstance(value, list) else f"{self._given[name]} {value}"
         self._given[name] = value
 
@@ -342,7 +342,7 @@ def _pattern(text: str, otherwise: Literal["exact", "last-part"]) -> Pattern:
 
 
 def _fold(text: str) -> str:
-    return text.translate(_ASCII_LOWER)  # LIKE of SQLite leaves all other letters as they are, so we all do
+    return text.translate(_ASCII_LOWER)  # as SQLite's LIKE, which leaves all other letters as they are
 
 
 def _instead(name: str, known: Collection[str]) -> str:

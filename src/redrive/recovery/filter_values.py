@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the values of a filter may be: each check returns the value in order, or names what is wrong. Pure: no I/O."""
+"""Checks for the values of a filter: each returns the value in its normal form, or raises. Pure: no I/O."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -17,14 +17,14 @@ Check: TypeAlias = Callable[[str, object], Any]
 
 
 def check_text(name: str, value: object) -> str:
-    """Return a text that every store can keep."""
+    """Return the text, if every store can keep it."""
     if isinstance(value, str) and 1 <= len(value) <= _LONGEST_TEXT and not _UNSTORABLE.search(value):
         return value
     raise InvalidSetting(name, value, f"must be a text of 1 to {_LONGEST_TEXT:,} characters, without NUL")
 
 
 def texts(shape: str = ".+", allowed: str = "", tidy: Callable[[str], str] = str) -> Check:
-    """Return a check for one text or several, which puts them in order."""
+    """Return a check for one text or several; it sorts them."""
 
     def check(name: str, value: object) -> tuple[str, ...]:
         listed = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
@@ -40,7 +40,7 @@ def texts(shape: str = ".+", allowed: str = "", tidy: Callable[[str], str] = str
 
 
 def words(known: Iterable[str]) -> Check:
-    """Return a check for some of the words that are known."""
+    """Return a check for one or more of the known words."""
     return texts("|".join(known), f"one of {', '.join(known)}", lambda word: word.lower().replace("_", "-"))
 
 
@@ -56,13 +56,13 @@ def check_instant(name: str, value: object) -> datetime | None:
     try:
         if value is None or (isinstance(value, datetime) and value.utcoffset() is not None):
             return value and value.astimezone(UTC)
-    except OverflowError:  # the first and the last day of all have no UTC in some zones
+    except OverflowError:  # the first and the last day of the calendar have no UTC in some zones
         pass
     raise InvalidSetting(name, value, "must be a datetime with a zone, such as datetime(2026, 11, 1, tzinfo=UTC)")
 
 
-def check_age(name: str, value: Any) -> float | None:  # noqa: ANN401 - whatever somebody gave
-    """Return an age in seconds: more than none, so that nothing is younger than no time at all."""
+def check_age(name: str, value: Any) -> float | None:  # noqa: ANN401 - any value that a caller passes
+    """Return an age in seconds; it must be more than 0."""
     try:
         return None if value is None else duration.seconds(name, _as_duration(name, value))
     except InvalidSetting:
@@ -83,8 +83,8 @@ def check_number(name: str, value: object) -> object:
 def read_instant(name: str, value: object) -> Any:  # noqa: ANN401 - an instant, or what it was
     """Return the instant that a text stands for.
 
-    An age is refused. ``failed>2h`` would mean *in the last two hours* to whoever thinks of instants, and *longer than
-    two hours ago* to whoever looks at a column of ages: one archives what the other wants to keep.
+    An age is refused. ``failed>2h`` could mean *in the last two hours*, to a reader who thinks of instants, or *longer
+    than two hours ago*, to one who looks at a column of ages: one archives what the other wants to keep.
     """
     if not isinstance(value, str):
         return value
@@ -98,7 +98,7 @@ def read_instant(name: str, value: object) -> Any:  # noqa: ANN401 - an instant,
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _as_duration(name: str, value: Any) -> duration.Duration:  # noqa: ANN401 - whatever somebody gave
+def _as_duration(name: str, value: Any) -> duration.Duration:  # noqa: ANN401 - any value that a caller passes
     return duration.parse(name, value) if isinstance(value, str) else value
 
 

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: MIT
 """Which failures are alike: a short name for an exception and the place it came from. Pure: no I/O, no clock.
 
-Two failures are in one group if the same exception came the same way through the program. What differs from one time to
-the next does not count: line numbers, messages and notes, source lines and the marks below them, where the program is
-installed, how deep a recursion went, how often a failed attempt is told of again, and in which order the exceptions of
-an ``ExceptionGroup`` arrived. What counts is:
+Two failures are in one group if the same exception took the same path through the program. Details that vary between
+failures do not count: line numbers, messages and notes, source lines and the marks below them, where the program is
+installed, how deep a recursion went, how often a trace repeats a failed attempt, and in which order the exceptions of
+an ``ExceptionGroup`` arrived. These count:
 
 1. the exception's type;
-2. the innermost five functions of the application that it came through; of libraries, only if there are no others;
+2. the innermost five functions of the application that it passed; functions of libraries only if there are no others;
 3. the types of all exceptions behind it (causes, contexts, members of a group), each with its innermost function.
 
-A program's root cannot be told from a path alone. So a file is known by its name and the directory around it, unless
-that is where programs are usually put: ``/app/shop/orders.py`` and ``/home/ann/work/shop/orders.py`` are both
-``shop.orders``.
+A path alone does not show where a program's root is. So a file is identified by its name and its directory, unless that
+directory is one where programs are usually installed: ``/app/shop/orders.py`` and ``/home/ann/work/shop/orders.py`` are
+both ``shop.orders``.
 
-Traces of .NET and Java are known by the exception's type and the innermost method that is not their platform's.
+Traces of .NET and Java are identified by the exception's type and the innermost method that is not the platform's.
 
-``VERSION`` is part of every id. Whoever changes what is alike changes it too, and groups are formed anew.
+``VERSION`` is part of every id. A change of these rules must change it too, so that new groups are formed.
 """
 
 import re
@@ -29,11 +29,11 @@ from typing import Final
 VERSION: Final = 1
 EXCEPTION: Final = "exception"
 ADDED: Final = "x"
-"""Begins the ids of groups that a program's own classifiers make."""
+"""The ids of groups that a program's own classifiers make begin with this."""
 EXAMINED: Final = 65_536
-"""How many characters of a trace are looked at, from its beginning and from its end."""
+"""How many characters of a trace are read, from its beginning and from its end."""
 
-_MOST_FRAMES = 5  # enough to tell two ways apart, few enough to survive a trace that was cut in the middle
+_MOST_FRAMES = 5  # enough to distinguish two paths, few enough for a trace that was cut in the middle
 _LONGEST_LINE = 1_000
 _LONGEST_TYPE = 200
 _LONGEST_TITLE = 300
@@ -46,7 +46,7 @@ _INLINED = ("<listcomp>", "<dictcomp>", "<setcomp>")  # frames up to Python 3.11
 
 _INSTALLED = ("site-packages", "dist-packages")
 _PLACES = {"Users": 2, "home": 2, "mnt": 1, "opt": 1, "root": 1, "srv": 1, "tmp": 1, "var": 2}
-"""Where programs are put, and how many directories below belong to the place: a user, a project."""
+"""Where programs are installed, and how many directories below belong to that place: a user, a project."""
 _PROGRAM_ROOTS = frozenset({"app", "code", "current", "src", "workspace"})
 
 _AT = frozenset({"at", "bei", "em", "en", "in", "w", "à", "в", "在"})  # .NET speaks the language of its machine
@@ -62,9 +62,9 @@ class Group:
     """What failures that are alike have in common.
 
     Attributes:
-        id: names it, the same in every process and on every machine.
-        classifier: by what they were compared, such as ``exception``.
-        title: says it to a person.
+        id: its id, the same in every process and on every machine.
+        classifier: what they were compared by, such as ``exception``.
+        title: a title for people.
     """
 
     id: str
@@ -74,7 +74,7 @@ class Group:
 
 @dataclass(slots=True)
 class _Section:
-    """One exception as a trace tells of it: its frames, outermost first, and its type."""
+    """One exception in a trace: its frames, outermost first, and its type."""
 
     is_member: bool = False  # of an exception group
     is_rest: bool = False  # of one that was cut in the middle
@@ -84,12 +84,12 @@ class _Section:
 
 
 def exception_group(exception_type: str, stack_trace: str, reason: str = "") -> Group:
-    """Return the group of a failure, by its exception and the way that came.
+    """Return the group of a failure, by its exception and the path of that exception.
 
     Args:
         exception_type: the exception's class; empty: what the trace says.
         stack_trace: the trace, as Python, .NET or Java print it; empty: not known.
-        reason: what the failure is known by if there is neither a type nor a trace.
+        reason: what identifies the failure if there is neither a type nor a trace.
     """
     text = excerpt(stack_trace)
     sections = _sections(text)
@@ -106,14 +106,14 @@ def exception_group(exception_type: str, stack_trace: str, reason: str = "") -> 
 
 
 def group_id(classifier: str, title_or_key: str) -> str:
-    """Return the id of a group: 16 hexadecimal digits of what it is compared by; an ``x`` before tells an added one."""
-    told = "\0".join((str(VERSION), classifier, title_or_key))
-    digits = blake2b(told.encode(errors="backslashreplace"), digest_size=8).hexdigest()
+    """Return the id of a group: 16 hexadecimal digits; groups of a program's own classifiers begin with an ``x``."""
+    compared = "\0".join((str(VERSION), classifier, title_or_key))
+    digits = blake2b(compared.encode(errors="backslashreplace"), digest_size=8).hexdigest()
     return digits if classifier == EXCEPTION else ADDED + digits
 
 
 def excerpt(trace: str) -> str:
-    """Return as much of a trace as is looked at: whole lines of its beginning and of its end."""
+    """Return the part of a trace that is read: whole lines of its beginning and of its end."""
     if len(trace) <= 2 * EXAMINED:
         return trace[: 2 * EXAMINED]
     head, tail = trace[:EXAMINED], trace[-EXAMINED:]
@@ -121,8 +121,8 @@ def excerpt(trace: str) -> str:
 
 
 def _group(key: tuple[str, ...], title: str) -> Group:
-    told = title if len(title) <= _LONGEST_TITLE else title[: _LONGEST_TITLE - 1] + "…"
-    return Group(group_id(EXCEPTION, "\n".join(key)), EXCEPTION, told)
+    shown = title if len(title) <= _LONGEST_TITLE else title[: _LONGEST_TITLE - 1] + "…"
+    return Group(group_id(EXCEPTION, "\n".join(key)), EXCEPTION, shown)
 
 
 # --- Python
@@ -140,7 +140,7 @@ def _python_group(kind: str, main: _Section, sections: list[_Section]) -> Group:
 
 
 def _way(section: _Section, *, own_only: bool) -> list[str]:
-    """Return the functions an exception came through, innermost first, each only once, so that no recursion counts."""
+    """Return the functions an exception passed, innermost first, each once, so that recursion does not count."""
     names = [name for name, is_library in reversed(section.frames) if not (own_only and is_library)]
     return list(dict.fromkeys(names))[:_MOST_FRAMES]
 
@@ -151,7 +151,7 @@ def _main(sections: list[_Section]) -> _Section | None:
 
 
 def _sections(text: str) -> list[_Section]:
-    """Take a traceback apart, with all that it tells about causes and members of groups."""
+    """Split a traceback into exceptions, including causes and members of groups."""
     found = [_Section()]
     for line in _lines(text):
         bare, is_member = _without_margin(line)
@@ -159,9 +159,10 @@ def _sections(text: str) -> list[_Section]:
             found.append(_Section(is_member, is_rest=bare.startswith(_CUT)))
         elif not found[-1].is_complete:
             _read(bare, found[-1])
-    told = [section for section in found if section.type]
-    # Without a type it was cut off, and where depends on the length of messages; it counts only if there is no other.
-    return told or [section for section in found if section.frames]
+    complete = [section for section in found if section.type]
+    # A section without a type was cut off, at a place that depends on the length of messages. It counts only if there
+    # is no other.
+    return complete or [section for section in found if section.frames]
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -200,11 +201,11 @@ def _type_in(line: str) -> str:
     return kind if is_name else ""
 
 
-@lru_cache(maxsize=10_000)  # failures come in swarms, and differ in the last line of their traces
+@lru_cache(maxsize=10_000)  # many failures differ only in the last line of their traces
 def _frame(line: str) -> tuple[str, bool] | None:
     """Return the function that a line names, and whether it is a library's; None if it names none.
 
-    A file without a function is where a ``SyntaxError`` is: that is about data, and data differ.
+    A line with a file but no function belongs to a ``SyntaxError``: it is about data, which differ between failures.
     """
     path, found, rest = line.removeprefix('File "').rpartition('", line ')
     number, named, function = rest.partition(", in ")
@@ -215,7 +216,7 @@ def _frame(line: str) -> tuple[str, bool] | None:
 
 
 def _module(path: str) -> tuple[str, bool]:
-    """Return the module that a file is, as far as its path tells, and whether it is a library's."""
+    """Return the module of a file, as far as its path shows it, and whether it is a library's."""
     if path.startswith("<"):  # <string>, <frozen importlib._bootstrap>, <ipython-input-7-0f3a>
         word = re.split(r"[^a-z]", path[1:], maxsplit=1)[0]
         return f"<{word}>", word == "frozen"

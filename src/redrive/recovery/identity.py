@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Which failed message a failure belongs to, if no tag says so. Pure: no I/O, no clock, no randomness.
 
-Ids of messages need not be unique, and headers may be anybody's. So a failed message is known by everything that makes
-it *that* message: the queue it failed in, its id, its body, its properties and headers. Two messages that differ in any
-of these are two; two that differ in none cannot be told apart by anybody, and are one record with two attempts.
+Ids of messages need not be unique, and any program may write headers. So a failed message is identified by everything
+that makes it *that* message: the queue it failed in, its id, its body, its properties and headers. Messages that differ
+in any of these have separate records. Messages that are equal in all of them cannot be distinguished, and are one
+record with several attempts.
 """
 
 from hashlib import blake2b
@@ -14,16 +15,16 @@ from redrive.recovery.failure_formats import Failure
 from redrive.recovery.tags import Tag
 
 _OURS = ("redrive", "dead-letter")
-"""The vocabularies of those who keep every header as it was. Other frameworks note their own doings in headers."""
+"""The formats whose programs leave all other headers unchanged. Other frameworks add headers of their own."""
 
 
 def failure_id(failure: Failure, message: Message, digest: str) -> str:
     """Return the id of the failed message that a failure without a tag belongs to.
 
     Args:
-        failure: what is told about it.
-        message: the message, without that.
-        digest: what stands for its body.
+        failure: what the message says about its failure.
+        message: the message without that.
+        digest: the digest of its body.
     """
     texts = (message.content_type, message.subject, message.correlation_id, message.reply_to, message.to)
     known: list[object] = [failure.queue, message.id, digest, *texts, message.session_id]
@@ -33,15 +34,15 @@ def failure_id(failure: Failure, message: Message, digest: str) -> str:
 
 
 def failure_key(received: Received, failure: Failure, tag: Tag | None, *, is_exact: bool) -> str:
-    """Return what tells one failure of a message from every other, however often it is delivered.
+    """Return the key of one failure of a message: different for each failure, the same in every delivery.
 
     Args:
         received: the message, as it is in an error queue or a dead-letter queue.
         failure: what it says about its failure.
         tag: what its tag says.
-        is_exact: whether the engine moves a message there in one transaction: then it is there once for each failure.
+        is_exact: whether the engine moves a message there in one transaction, so that each failure is there once.
     """
     if not is_exact:
         return failure.key if tag is None else f"{failure.key}/{tag.operation}"
-    # A dead letter keeps its number. The time tells a queue from one that was deleted and declared again.
+    # A dead letter keeps its number. The time distinguishes a queue from one that was deleted and declared again.
     return f"{source_queue(received.queue)}#{received.sequence}@{received.enqueued_at.timestamp():.6f}"

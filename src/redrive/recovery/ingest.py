@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""From error queues and dead-letter queues into the ledger, and confirmations too.
+"""Reads failures from error queues and dead-letter queues into the ledger, and confirmations too.
 
-A page of messages is locked, recorded and completed, in this order. Whatever stops it in between delivers the same
-messages again, and recording them again changes nothing. A message that was delivered before, and neither completed nor
-given back, may have killed its reader: it is read alone, and set aside if that goes on.
+A page of messages is locked, recorded and completed, in this order. If the process stops in between, the same messages
+are delivered again, and recording them again changes nothing. A message that was delivered before, and neither
+completed nor given back, may have killed its reader: it is read alone, and set aside if that happens again.
 """
 
 import json
@@ -36,27 +36,27 @@ from redrive.telemetry import Event
 from redrive.worker.confirmation import digest_of
 
 Classifier: TypeAlias = Callable[[Failure, Message], str | None]
-"""Says what a failure has in common with others, in a few words; None: nothing."""
+"""Returns in a few words what a failure has in common with others; None: nothing."""
 
 _PAGE = 100
 _MOST_DEATHS = 4
-"""How many readers a message may cost that is read alone, before it is set aside."""
+"""How many readers a message that is read alone may kill before it is set aside."""
 
 _MOST_DEATHS_AMONG_OTHERS = 20
-"""The same where others are read with it, any of which may have been the cause."""
+"""The same for messages that are read together, any of which may be the cause."""
 
 _READ_ALONE = "ReadersStopped"
-"""Why a message of an error queue is among its dead letters: there it is read alone."""
+"""Why a message of an error queue is in its dead-letter queue: it is read alone there."""
 
-_DEADLY = "whoever read it stopped in the middle, {times} times; look at it before you import it again"
+_DEADLY = "the process that read it stopped in the middle, {times} times; look at it before you import it again"
 
 
 _exception_group = lru_cache(maxsize=1_000)(exception_group)
-"""Failures come in swarms that look alike, and taking a trace apart is most of the work."""
+"""Many failures have the same trace, and parsing a trace is most of the work."""
 
 
 def with_dead_letters(sources: Sequence[str]) -> tuple[str, ...]:
-    """Return queues to read, each error queue with its dead letters: what dies there would be out of sight."""
+    """Return queues to read, each error queue with its dead-letter queue: otherwise its dead letters stay unseen."""
     return tuple(dict.fromkeys(queue for source in sources for queue in (source, dead_letter_queue(source))))
 
 
@@ -66,8 +66,8 @@ class Ingester:
     Args:
         tools: where the queues are, and where failures are recorded.
         classifiers: further ways to group failures, by name.
-        events_queue: a queue that is told of every failure and recovery, for integrations; None: nobody is.
-        error_queues: the queues that failed messages are moved to; what dies there failed elsewhere.
+        events_queue: a queue that gets a message for each failure and each recovery, for integrations; None: none.
+        error_queues: the queues that failed messages are moved to; their dead letters failed in another queue.
     """
 
     def __init__(
@@ -108,25 +108,25 @@ class Ingester:
         return moved + len(page)
 
     def _is_apart(self, queue: str) -> bool:
-        """Say whether these are the dead letters of an error queue, each of which is read alone."""
+        """Say whether this is the dead-letter queue of an error queue, whose messages are read one by one."""
         return queue != source_queue(queue) and source_queue(queue) in self._error_queues
 
     async def _put_apart(self, page: Sequence[Received]) -> Sequence[Received]:
-        """Move what has cost several readers to the dead letters, where it is read alone: it may not be the cause."""
+        """Dead-letter messages that several readers died with, so that each is read alone: one may be the cause."""
         apart = [each for each in page if each.queue in self._error_queues and each.delivery_count > _MOST_DEATHS]
         if apart:
-            with suppress(LockLost):  # it took too long: they come again
+            with suppress(LockLost):  # it took too long: they are delivered again
                 await self._engine.apply(
                     [DeadLetter(each.lock, _READ_ALONE) for each in apart if each.lock is not None]
                 )
         return [each for each in page if each not in apart]
 
     async def record(self, page: Sequence[Received], *, queue: str | None = None) -> list[Event]:
-        """Record failures; return what there is to tell. What cannot be read is set aside.
+        """Record failures; return their events. Messages that cannot be read are set aside.
 
         Args:
             page: the messages.
-            queue: the queue they failed in, from a person who knows.
+            queue: the queue they failed in, from a person.
         """
         key = await self._ledger.key()
         arrivals: list[Arrival] = []
@@ -144,15 +144,15 @@ class Ingester:
         news = [event for event, each in zip(failed, recorded, strict=True) if each.is_new]
         for event in (*news, *strange):
             self._report(event)
-        return [*failed, *strange]  # also those that are known: the process that recorded them may have told nobody
+        return [*failed, *strange]  # also for known failures: the process that recorded them may have died
 
     def _arrival(self, received: Received, queue: str | None, sealed_with: bytes) -> Arrival:
         if received.delivery_count > (_MOST_DEATHS if self._is_apart(received.queue) else _MOST_DEATHS_AMONG_OTHERS):
             raise Unreadable(_DEADLY.format(times=received.delivery_count - 1))
         failure = read_failure(self._undead(received), queue=queue)
         message, digest = clean(received.message), digest_of(received.body)
-        told = received.headers.get(RECOVERY_TAG)
-        tag = read_tag(told, sealed_with, queue=failure.queue, message_id=received.id, digest=digest)
+        sealed = received.headers.get(RECOVERY_TAG)
+        tag = read_tag(sealed, sealed_with, queue=failure.queue, message_id=received.id, digest=digest)
         is_exact = self._engine.capabilities.is_transactional
         key = failure_key(received, failure, tag, is_exact=is_exact)
         return Arrival(
@@ -165,7 +165,7 @@ class Ingester:
         )
 
     def _undead(self, received: Received) -> Received:
-        """Return a dead letter of an error queue as it was in that: it says itself where it failed."""
+        """Return a dead letter of an error queue as it was in the error queue: its headers say where it failed."""
         home = source_queue(received.queue)
         if home == received.queue or home not in self._error_queues:
             return received
@@ -176,7 +176,7 @@ class Ingester:
         for name, classify in self._classifiers.items():
             try:
                 title = classify(failure, message)
-            except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - the program's own; it costs no failure
+            except (Exception, SystemExit, GeneratorExit) as error:  # noqa: BLE001 - the program's function; its error must not lose the failure
                 title = f"{name} failed: {type(error).__name__}"
             if title is not None:
                 groups.append(Group(group_id(name, str(title)), name, str(title)))
@@ -203,8 +203,8 @@ class Ingester:
 
     async def _confirm(self, page: Sequence[Received]) -> list[Event]:
         key = await self._ledger.key()
-        told = [each for each in (_confirmation(received, key) for received in page) if each is not None]
-        heard = await self._ledger.confirm(told)
+        confirmations = [each for each in (_confirmation(received, key) for received in page) if each is not None]
+        heard = await self._ledger.confirm(confirmations)
         events = [
             (MessageRecovered(each.id, each.operation), each) for each in heard if each.heard is not Heard.UNKNOWN
         ]
@@ -214,17 +214,17 @@ class Ingester:
         return [event for event, _ in events]
 
     async def _complete(self, page: Sequence[Received], events: Sequence[Event]) -> None:
-        """Complete what was recorded, and tell integrations of it in the same transaction."""
+        """Complete recorded messages, and send their events to the events queue in the same transaction."""
         done: list[Effect] = [Complete(each.lock) for each in page if each.lock is not None]
         if self._events_queue is not None:
             done += [Send(self._events_queue, _as_message(event)) for event in events]
         try:
             await self._broker.apply(*done)
-        except LockLost:  # it took too long: they come again, are known by then, and are completed
+        except LockLost:  # it took too long: they are delivered again, are known by then, and are completed
             return
 
     async def _give_back(self, page: Sequence[Received]) -> None:
-        with suppress(RedriveError):  # then the locks end by themselves; the error that counts is on its way
+        with suppress(RedriveError):  # the locks end by themselves; the first error is raised
             await self._engine.apply([Abandon(each.lock, uncount=True) for each in page if each.lock is not None])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""JSON bodies, read and written so that nothing changes but what is to change, and JSON pointers into them (RFC 6901).
+"""JSON bodies, read and written so that all other values stay as they are, and JSON pointers (RFC 6901).
 
 Every number that is not set keeps its digits, every object its order. Pure: no I/O, no clock, no randomness.
 """
@@ -16,7 +16,7 @@ HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class _Number(str):
-    """A number as it stands in a body: no digit gets lost that a float does not have."""
+    """A number as written in a body, with all its digits, also those that a float cannot hold."""
 
     __slots__ = ()
 
@@ -25,17 +25,17 @@ _EXACT: dict[str, Any] = {"parse_float": _Number, "parse_int": _Number}
 
 
 def read_json(body: bytes) -> tuple[Any, str]:
-    """Return a body's value and its encoding, which for many a .NET program has a byte order mark."""
+    """Return a body's value and its encoding. Many .NET programs write a byte order mark."""
     encoding = json.detect_encoding(body)
     try:
         return json.loads(body.decode(encoding), **_EXACT, object_pairs_hook=_object), encoding
     except ValueError as error:
-        raise TransformFailed(f"the body is no JSON: {error}") from None
+        raise TransformFailed(f"the body is not JSON: {error}") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) < len(pairs):  # one of them would be lost
+    if len(found) < len(pairs):  # one of the values would be lost
         raise TransformFailed("the body is JSON with the same key twice in one object")
     return found
 
@@ -69,7 +69,7 @@ def _parts(pointer: str) -> list[str]:
 
 
 def _key(holder: object, part: str) -> Any:  # noqa: ANN401 - of an object a text, of a list a number
-    """Return the key of something that is there, or None."""
+    """Return the key of an existing value, or None."""
     if isinstance(holder, list):
         return int(part) if _INDEX.fullmatch(part) and int(part) < len(holder) else None
     return part if isinstance(holder, dict) and part in holder else None
@@ -107,7 +107,7 @@ def _missing(pointer: str, part: str, holder: object) -> str:
 
 
 def remove_values(document: object, pointers: tuple[str, ...]) -> None:
-    """Remove values from a document; what is not there needs no removing."""
+    """Remove values from a document; missing values are ignored."""
     places: list[tuple[Any, Any]] = []
     for pointer in pointers:
         *way, last = _parts(pointer)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""One lane: what goes to one destination, staged and forwarded batch by batch.
+"""One lane: the messages for one destination, staged and forwarded batch by batch.
 
-Staging puts copies of a batch into the lane's staging queue and then, in one transaction of the ledger, lets the batch
-go forward. Forwarding moves the copies to their destination, each in one transaction of the broker. Whatever is
-interrupted is begun again: staging under a new id, so that copies of the old one are dropped; forwarding by draining
-the staging queue, after which whatever was in it has left.
+Staging puts copies of a batch into the lane's staging queue and then, in one transaction of the ledger, moves the batch
+to forwarding. Forwarding moves the copies to their destination, each in one transaction of the broker. An interrupted
+step starts again: staging under a new id, so that copies with the old id are dropped; forwarding by draining the
+staging queue.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _BEFORE = "may have been sent before: the broker cannot receive and send in one 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """Copies that are done with: those that were sent, and those that are not to be."""
+    """Copies that need no more work: those that were sent, and those that must not be sent."""
 
     sent: Sequence[tuple[Received, int]] = ()
     gone: Sequence[tuple[Received, int]] = ()
@@ -45,14 +45,14 @@ class _Done:
 
 
 class LaneRunner:
-    """The work of one process in one lane: it remembers what it has sent, and what was refused.
+    """The work of one process in one lane. It remembers what it has sent, and what was refused.
 
     Args:
         lane: the destination.
-        tools: where the queues are, and where it is noted what is done.
-        settings: how.
+        tools: the broker and the ledger.
+        settings: how lanes work.
         transforms: which functions may change messages.
-        stopped: is set when it is time to come to an end.
+        stopped: set when the process is about to stop.
 
     Attributes:
         has_worked: whether anything was done in the last run.
@@ -89,11 +89,11 @@ class LaneRunner:
 
         Args:
             lease: the right to work in it.
-            waits: whether to wait for what has to wait, such as the next moment that a rate allows.
+            waits: whether to wait for work that is not due yet, such as the next moment that a rate allows.
 
         Raises:
-            NotYet: something has to wait, and we do not.
-            Stopping: it is time to come to an end.
+            NotYet: the next work is not due yet, and ``waits`` is false.
+            Stopping: the process is about to stop.
         """
         self._lease, self._waits, self.has_worked = lease, waits, False
         self._key = await self._ledger.key()
@@ -104,7 +104,7 @@ class LaneRunner:
                 await self._advance(batch)
             except (Unavailable, Stopping, NotYet):
                 raise
-            except Exception as error:  # noqa: BLE001 - it holds up its own operation, and no other
+            except Exception as error:  # noqa: BLE001 - it halts its own operation only
                 await halt(self._tools, lease, batch.operation, error)
         await self._clear()
 
@@ -122,7 +122,7 @@ class LaneRunner:
             raise Stopping
 
     async def _nap(self, seconds: float) -> None:
-        """Wait for a while, but not for long, and not when it is time to come to an end."""
+        """Wait for a short while, or until the process is about to stop."""
         if not self._waits:
             raise NotYet(seconds)
         try:
@@ -140,7 +140,7 @@ class LaneRunner:
     # --- staging
 
     async def _stage(self, batch: Batch) -> None:
-        """Put copies of a batch into the staging queue, and let it go forward."""
+        """Put copies of a batch into the staging queue, and move the batch to forwarding."""
         self.has_worked = True
         self._staging.was_deleted = False
         batch = replace(batch, staging_id=self._new_id())
@@ -169,7 +169,7 @@ class LaneRunner:
 
         Args:
             batch: the batch.
-            staged: the numbers of what this process has staged just now; None: it goes on with another's work.
+            staged: the numbers that this process has just staged; None: it goes on with another process's work.
         """
         is_fresh = staged is not None
         pending = await self._ledger.pending(batch) if staged is None else staged
@@ -180,7 +180,7 @@ class LaneRunner:
         while True:
             batch = await self._turn(batch)
             page = await self._staging.lock(self._page_size(batch))
-            batch = await self._ledger.latest(self._lease, batch)  # after it: so what was locked was ours to lock
+            batch = await self._ledger.latest(self._lease, batch)  # after locking: the lease was valid then
             page = await self._admitted(batch, page)
             found = sort(page, batch, pending, self._key)
             may_send = batch.operation_state in AT_WORK
@@ -192,7 +192,7 @@ class LaneRunner:
         await self._conclude(batch, pending, done, is_fresh=is_fresh)
 
     async def _conclude(self, batch: Batch, pending: set[int], last: "_Done", *, is_fresh: bool) -> None:
-        """Account for what is not in the staging queue any more, and be done with the batch."""
+        """Account for messages that are no longer in the staging queue, and finish the batch."""
         numbers = sorted(pending)
         if numbers and (is_fresh or self._staging.was_deleted):
             await self._eject(batch, dict.fromkeys(numbers, _VANISHED))
@@ -215,15 +215,15 @@ class LaneRunner:
         return page if batch.plan.rate is None else min(page, at_once(batch.plan.rate))
 
     async def _respect_others(self, batch: Batch) -> None:
-        """Find out by when others have sent what they were about to send."""
+        """Find out by when other processes have sent what they were about to send."""
         if batch.next_at and batch.next_at != self._pace.noted:
             ahead = batch.next_at - await self._ledger.now()
-            ahead = min(ahead, self._settings.lock_duration)  # more than that it is only if a clock was set back
+            ahead = min(ahead, self._settings.lock_duration)  # it can only be more if a clock was set back
             self._pace.others(self._clock.monotonic() + ahead)
             self._pace.noted = batch.next_at
 
     async def _turn(self, batch: Batch) -> Batch:
-        """Wait until the lane may send again, or is to send nothing any more; return what the batch is then."""
+        """Wait until the lane may send again, or must not send any more; return the batch as it is then."""
         while True:
             try:
                 self._check_stopping()
@@ -240,8 +240,8 @@ class LaneRunner:
     async def _admitted(self, batch: Batch, page: Sequence[Received]) -> Sequence[Received]:
         """Return what may be sent of a page, and give the rest back: the rate may have changed, or just begun.
 
-        Noted first: by when it has been sent at the latest, whatever becomes of this process. It cannot be later than
-        when its locks end, and these are older than the note.
+        Before that, note by when it is sent at the latest, even if this process dies. That cannot be later than the end
+        of its locks, and these are older than the note.
         """
         if batch.plan.rate is None or batch.operation_state not in AT_WORK or not page:
             return page
@@ -254,7 +254,7 @@ class LaneRunner:
         return page[:room]
 
     async def _note_pace(self, batch: Batch, ahead: float = 0.0) -> None:
-        """Let other processes know by when everything has been sent."""
+        """Note for other processes by when everything has been sent."""
         if batch.plan.rate is None or (not ahead and not self._pace.is_ahead):
             return
         self._pace.noted = await self._ledger.now() + ahead
@@ -262,7 +262,7 @@ class LaneRunner:
         self._pace.is_ahead = bool(ahead)
 
     async def _send(self, batch: Batch, found: Sorted) -> "_Done":
-        """Forward copies; return what is done with."""
+        """Forward copies; return those that need no more work."""
         if not found.mine and not found.strays and not found.foreign:
             return _Done()
         self.has_worked = True
@@ -272,7 +272,7 @@ class LaneRunner:
             self._pace.end(len(found.mine), self._clock.monotonic())
 
     async def _send_found(self, batch: Batch, found: Sorted) -> "_Done":
-        if not self._engine.capabilities.is_transactional:  # a page of which one is refused would be sent in part
+        if not self._engine.capabilities.is_transactional:  # one refused copy would leave a page half sent
             return await self._send_one_by_one(batch, found)
         await self._set_aside(found.foreign)
         try:
@@ -298,20 +298,20 @@ class LaneRunner:
         return [number for _, number in sent if number not in again]
 
     def _doubtful(self, copies: Sequence[tuple[Received, int]]) -> list[int]:
-        """Return those of some copies that somebody may have sent before, who then died before he settled them."""
+        """Return copies that another process may have sent before it died, without settling them."""
         if self._engine.capabilities.is_transactional:
             return []
         return [number for received, number in copies if received.delivery_count > 1]
 
     async def _send_one_by_one(self, batch: Batch, found: Sorted) -> "_Done":
-        """Forward copies of which one was refused, so that it is the only one that stays behind."""
+        """Forward copies one by one, so that only the refused one stays behind."""
         sent: list[tuple[Received, int]] = []
         ejected: dict[int, str] = {}
         for received, number in found.mine:
             try:
                 await self._engine.apply(forwarding(received))
             except LockLost:
-                continue  # it comes again
+                continue  # it is delivered again
             except EngineUnavailable:
                 raise
             except RedriveError as error:
@@ -332,16 +332,16 @@ class LaneRunner:
             ejected[number] = f"could not be sent: {error}"
             del self._refusals[number]
         elif received.lock is not None:
-            await self._staging.insist(Abandon(received.lock, uncount=True))
+            await self._staging.settle(Abandon(received.lock, uncount=True))
 
     async def _eject(self, batch: Batch, reasons: Mapping[int, str]) -> None:
-        """Note first, drop the copies then: a copy of what is noted as ejected is a stray."""
+        """Note first, then drop the copies: the copy of a message that is noted as ejected is a stray."""
         if reasons:
             await self._ledger.eject(self._lease, batch, reasons)
             self._report_ejected(batch, reasons)
 
     async def _take_back(self, batch: Batch, found: Sorted) -> "_Done":
-        """Take copies back that are not to be sent: note first, drop then, as with ejected ones."""
+        """Take back copies that must not be sent: note first, then drop them, as with ejected ones."""
         await self._doubt(batch, found.mine)
         numbers = [number for _, number in found.mine]
         if numbers:
@@ -352,18 +352,18 @@ class LaneRunner:
         return _Done(gone=found.mine)
 
     async def _doubt(self, batch: Batch, copies: Sequence[tuple[Received, int]]) -> None:
-        """Note which of some copies may have been sent before, although we do not send them."""
+        """Note which copies may have been sent before, although this process does not send them."""
         if doubtful := self._doubtful(copies):
             await self._ledger.doubt(self._lease, batch, doubtful, _BEFORE)
 
     # --- strays
 
     async def _clear(self) -> None:
-        """Leave nothing in the staging queue: what is there now belongs to no batch."""
+        """Empty the staging queue: what is in it now belongs to no batch."""
         while True:
             page = await self._staging.lock(self._settings.page)
             found = sort(page, None, (), self._key)
-            await self._count_strays(found)  # shows the lease before anything is dropped
+            await self._count_strays(found)  # it checks the lease before anything is dropped
             await self._put_away(found)
             is_known = self._engine.capabilities.counts_exactly
             if not page and (not is_known or await self._staging.is_drained(self._wait_for)):
@@ -373,12 +373,12 @@ class LaneRunner:
             self._check_stopping()
 
     async def _put_away(self, found: Sorted) -> None:
-        """Drop strays, and set aside what nobody staged."""
+        """Drop strays, and set aside messages that recovery did not stage."""
         await self._set_aside(found.foreign)
         await self._staging.drop([*found.strays, *found.foreign])
 
     async def _set_aside(self, foreign: Sequence[Received]) -> None:
-        """Keep what recovery did not put into its staging queue, where people find it."""
+        """Dead-letter messages that recovery did not put into its staging queue, so that people find them."""
         if not foreign:
             return
         reason = NOT_STAGED.format(queue=self._staging.name)

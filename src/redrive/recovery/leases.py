@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The leases of one process: what it works on is nobody else's, for as long as it lives."""
+"""The leases of one process: while it lives, no other process works on the same thing."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -31,11 +31,11 @@ class Leases:
 
     @asynccontextmanager
     async def held(self, name: str, due: list[float] | None = None) -> AsyncGenerator[Lease | None]:
-        """Hold a lease while something is done; None if this or another process is at it already.
+        """Hold a lease during a ``with`` block; None if this or another process holds it already.
 
         Args:
             name: what it is for.
-            due: gets the seconds after which another process would be gone that is at it now.
+            due: gets the seconds after which the lease of another process ends, if it dies.
         """
         if name in self._busy:
             yield None
@@ -55,14 +55,14 @@ class Leases:
             if beating is not None and lease is not None:
                 beating.cancel()
                 await asyncio.gather(beating, return_exceptions=True)
-                with suppress(RedriveError):  # then it ends by itself
+                with suppress(RedriveError):  # it ends by itself
                     await self._ledger.release(lease)
 
     async def _beat(self, lease: Lease) -> None:
-        """Lengthen a lease for as long as this process lives."""
+        """Renew a lease for as long as this process lives."""
         while True:
             await pause(self._clock, self._seconds / 3)
             try:
                 await self._ledger.renew(lease, self._seconds)
-            except RedriveError as error:  # the next beat may get through before the lease ends
+            except RedriveError as error:  # the next renewal may succeed before the lease ends
                 self._report(RecoveryFault.of(f"renewing {lease.name}", error))

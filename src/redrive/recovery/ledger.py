@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The ledger port: what layer 5 asks of a store. A small protocol for each role, and one that has them all.
+"""The ledger port: what layer 5 requires of a store. A small protocol for each role, and one that has them all.
 
 Each verb is one transaction. The ledger never assumes that it shares one with the queues: they may be in another
-database, or in a foreign broker. A verb that is part of the work on an operation or in a lane shows a ``Lease``, and is
-refused with ``LeaseLost`` when that has gone to another process.
+database, or in a foreign broker. A verb that is part of the work on an operation or in a lane takes a ``Lease``, and is
+refused with ``LeaseLost`` when the lease has gone to another process.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,14 +36,14 @@ class FailureStore(Protocol):
     """Failed messages: recording them, finding them, and forgetting them."""
 
     async def record(self, arrivals: Sequence[Arrival]) -> list[Recorded]:
-        """Record failures; say of each to which message it belongs, and whether it was new.
+        """Record failures; say for each to which message it belongs, and whether it was new.
 
         The same failure twice is one attempt.
         """
         ...
 
     async def confirm(self, confirmations: Sequence[Confirmation]) -> list[Confirmed]:
-        """Note that recovered messages were handled; say of each what that was worth."""
+        """Note that recovered messages were handled; say for each what that changed."""
         ...
 
     async def find(
@@ -120,7 +120,7 @@ class AuditStore(Protocol):
         ...
 
     async def audit(self, entry: AuditEntry) -> None:
-        """Add to the audit trail what is no change of the ledger itself, such as a refusal."""
+        """Add an entry to the audit trail that is not a change of the ledger itself, such as a refusal."""
         ...
 
     async def trail(
@@ -156,7 +156,7 @@ class OperationStore(Protocol):
         ...
 
     async def change(self, number: int, event: OperationEvent, *, actor: str = "", reason: str = "") -> Operation:
-        """Let a person change the state of an operation; ``OperationConflict`` if it cannot be in its state."""
+        """Change the state of an operation for a person; ``OperationConflict`` if its state does not allow that."""
         ...
 
     async def set_rate(self, number: int, rate: float | None, *, actor: str = "") -> Operation:
@@ -194,15 +194,15 @@ class LeaseStore(Protocol):
         ...
 
     async def renew(self, lease: Lease, seconds: float) -> None:
-        """Lengthen a lease, if it is still ours."""
+        """Lengthen a lease, if the caller still holds it."""
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back, if it is still ours."""
+        """Give a lease back, if the caller still holds it."""
         ...
 
     async def present(self, session: str, host: str, seconds: float) -> None:
-        """Note that a process serves, and will be heard of again within so many seconds."""
+        """Note that a process serves, and will note it again within so many seconds."""
         ...
 
     async def absent(self, session: str) -> None:
@@ -215,36 +215,36 @@ class LeaseStore(Protocol):
 
 
 class MarkingStore(Protocol):
-    """An operation at work: its messages get their turn, and it gets to its end."""
+    """The work on an operation: marking and claiming its messages, judging its canaries, ending it."""
 
     async def work(self) -> Work:
         """Say what there is to do."""
         ...
 
     async def mark(self, lease: Lease, operation: int) -> bool:
-        """Give the next messages of an operation their turn: make batches of them, in state marking.
+        """Put the next messages of an operation into batches, in state marking.
 
-        If the operation is being cancelled, note that they were instead. Returns False if there are no more for now.
+        If the operation is being cancelled, note them as cancelled instead. Returns False if there are no more for now.
         """
         ...
 
     async def claim(self, lease: Lease, operation: int) -> int:
-        """Claim the messages of an operation's batches in marking, also those of a process that is gone.
+        """Claim the messages of an operation's batches in marking, also those of a process that has died.
 
-        An operation that sends nothing is done with them in the same transaction. Returns how many it claimed.
+        An operation that sends nothing finishes them in the same transaction. Returns how many it claimed.
         """
         ...
 
     async def canaries(self, operation: int) -> tuple[Counts, float]:
-        """Return what became of an operation's canaries, and for how long the last of them has been silent."""
+        """Return the outcomes of an operation's canaries, and the seconds since the last of them was sent."""
         ...
 
     async def advance(self, lease: Lease, operation: int, event: OperationEvent, reason: str) -> bool:
-        """Change the state of an operation that is worked on; False if that cannot be in its state."""
+        """Change the state of an operation under way; False if its state does not allow that."""
         ...
 
     async def settle(self, lease: Lease, operation: int) -> OperationState:
-        """Bring an operation to its end if nothing of it is left, or to its beginning if it is due."""
+        """End an operation if it has nothing left to do, or start it if it is due."""
         ...
 
 
@@ -256,22 +256,22 @@ class BatchStore(Protocol):
         ...
 
     async def to_stage(self, batch: Batch, *, after: int = 0, limit: int = 200) -> tuple[list[Staged], int | None]:
-        """Return messages of a batch that are still to be recovered, as fit into memory.
+        """Return messages of a batch that are still to be staged, as many as fit into memory.
 
-        And the number after which to go on; None if there are no more. What cannot be read is left out.
+        And the number after which to go on; None if there are no more. Messages that cannot be read are left out.
         """
         ...
 
     async def staged(
         self, lease: Lease, batch: Batch, copied: Mapping[str, int], refused: Mapping[int, str]
     ) -> set[int]:
-        """Let a batch go forward.
+        """Move a batch to forwarding.
 
         Args:
             lease: the right to work in its lane.
             batch: the batch, with the staging id that its copies carry.
             copied: the messages that have a copy in the staging queue: their ids and numbers.
-            refused: the numbers of those that could have none, and why.
+            refused: the numbers of those that have none, and why.
 
         Returns:
             The numbers of the messages that are on their way.
@@ -283,11 +283,11 @@ class BatchStore(Protocol):
         ...
 
     async def latest(self, lease: Lease, batch: Batch) -> Batch:
-        """Return a batch with what its operation is up to now, if the batch is still ours to work on."""
+        """Return a batch with its operation's present plan and state, if the lease is still valid."""
         ...
 
     async def reserve(self, lease: Lease, batch: Batch, next_at: float) -> None:
-        """Note that a lane will send now and not again before then."""
+        """Note that a lane sends now, and not again before ``next_at``."""
         ...
 
     async def forwarded(self, lease: Lease, batch: Batch, numbers: Sequence[int], *, reason: str = "") -> None:
@@ -295,7 +295,7 @@ class BatchStore(Protocol):
         ...
 
     async def doubt(self, lease: Lease, batch: Batch, numbers: Sequence[int], reason: str) -> None:
-        """Note something about messages that is added to the reason for whatever becomes of them."""
+        """Note a doubt about messages; it is added to the reason of their outcome."""
         ...
 
     async def eject(self, lease: Lease, batch: Batch, reasons: Mapping[int, str]) -> None:
@@ -303,13 +303,13 @@ class BatchStore(Protocol):
         ...
 
     async def unstage(self, lease: Lease, batch: Batch, numbers: Sequence[int]) -> None:
-        """Take messages back that were staged and not sent, as their operation was paused or cancelled."""
+        """Take back messages that were staged and not sent, because their operation was paused or cancelled."""
         ...
 
     async def finish(self, lease: Lease, batch: Batch, forwarded: Sequence[int] = ()) -> OperationState:
-        """Delete a batch, as its last messages have left for their destination; return how far the operation is.
+        """Delete a batch whose last messages have been forwarded; return the state of the operation.
 
-        What is still pending is skipped, as its status has changed, or cancelled with its operation.
+        Messages that are still pending are skipped, because their status has changed, or cancelled with the operation.
         """
         ...
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What a failure adds to the record of a message, whenever and however often it arrives. Pure: no I/O, no clock.
 
-Nothing here goes by the time that a failure is stamped with: whoever stamped it may have had a wrong clock. A failure
-that nobody has seen is news; the tag says of which copy, and what has become of that copy's part says what it means.
+Nothing here depends on the time that a failure carries: the clock of its machine may be wrong. A failure that is not
+recorded yet is new. Its tag says which copy failed, and the outcome of that copy's part says what that means.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ class Record:
         attempts: how many failures have been seen.
         first_failed_at: when the first was, in seconds since 1970.
         failed_at: when the last was.
-        key: tells the last one from every other.
-        keys: tells the earlier ones that are kept from every other.
+        key: the key of the last failure.
+        keys: the keys of the earlier failures that are kept.
         claim: the operation that has it now.
         outcomes: what has become of it in operations whose copies may have failed.
     """
@@ -57,12 +57,12 @@ class Folded:
 
     Attributes:
         record: the record as it is now.
-        is_new: for each arrival, whether it was a failure nobody had seen.
-        last: the arrival that is the last failure now; None: that is still the one it was.
+        is_new: for each arrival, whether its failure was not recorded before.
+        last: the arrival that is the last failure now; None: the last failure has not changed.
         earlier: arrivals that came late: they failed before the last one.
-        failed_again: the operations that learn from it that their copy failed, each with what it failed with.
+        failed_again: the operations whose copy failed, each with the failure.
         untagged: a failure without a tag, if there was one. A message just like the copies that are on their way has
-            failed, and nobody can tell which it was: so no copy that was sent before can resolve the message any more.
+            failed, and it is not known which one: so no copy that was sent before may resolve the message any more.
     """
 
     record: Record
@@ -76,8 +76,8 @@ class Folded:
 def belongs(arrival: Arrival, record: Record) -> bool:
     """Say whether a failure is one of the copy that its tag names, and not of another message with the same tag.
 
-    A tag counts once. A failure that bears it after its copy has succeeded or failed is that of another message: one
-    that somebody made out of it, and sent to the same queue under the same id with the same body.
+    A tag counts once. A failure with a tag whose copy has already succeeded or failed belongs to another message: one
+    that a program made from the copy, and sent to the same queue with the same id and body.
     """
     if arrival.tag is None or arrival.tag.is_edited:
         return False
@@ -88,7 +88,7 @@ def belongs(arrival: Arrival, record: Record) -> bool:
 
 
 def untagged(arrival: Arrival) -> Arrival:
-    """Return a failure whose tag counts for nothing."""
+    """Return a failure without its tag."""
     return replace(arrival, tag=None, failure=replace(arrival.failure, operation=None))
 
 
@@ -99,7 +99,7 @@ def add(folded: Folded, arrival: Arrival) -> Folded:
         return replace(folded, is_new=(*folded.is_new, False))
     operation = None if arrival.tag is None or arrival.tag.is_edited else arrival.tag.operation
     is_current = _is_current(record, arrival)
-    # only a tag tells the order for sure; without one it goes by what the failure says, which is for people to read
+    # only a tag makes the order certain; without one it follows the failure's own time, which is for people to read
     is_last = (is_current and arrival.tag is not None) or failure.failed_at.timestamp() >= record.failed_at
     grown = _grown(record, arrival, is_last=is_last)
     if is_current:
@@ -121,9 +121,9 @@ def add(folded: Folded, arrival: Arrival) -> Folded:
 
 
 def _is_current(record: Record, arrival: Arrival) -> bool:
-    """Say whether a failure is about the message as it stands, and not about a copy that another has taken over from.
+    """Say whether a failure is about the message's present state, not about a copy that a later operation superseded.
 
-    A message that a person has resolved or archived while its copy was on its way is reopened: they could not know.
+    A message that a person resolved or archived while its copy was on its way is reopened.
     """
     if arrival.tag is None or arrival.tag.is_edited:
         return True
@@ -146,11 +146,11 @@ def _grown(record: Record, arrival: Arrival, *, is_last: bool) -> Record:
 
 
 def _failed_in(record: Record, operation: int) -> Record:
-    """Note that the copy of an operation has failed, which spends its tag and ends its claim."""
+    """Note that the copy of an operation has failed, which uses up its tag and ends its claim."""
     after = {**record.outcomes, operation: changed(PARTS, record.outcomes[operation], PartEvent.FAIL)}
     return replace(record, outcomes=after, claim=None if record.claim == operation else record.claim)
 
 
 def trimmed(keys: Sequence[tuple[float, str]], kept: int) -> list[str]:
-    """Return the keys of those earlier failures that are one too many; the oldest go first."""
+    """Return the keys of the earlier failures that exceed the number to keep; the oldest go first."""
     return [key for _, key in sorted(keys)[: max(0, len(keys) - kept)]]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The queues that are recovery's own: staged copies, confirmations, hints.
+"""Recovery's own queues: staged copies, confirmations, hints.
 
-Nothing in them may leave sight. They take messages of any size, deliver as often as a queue can, and whoever reads one
-of them reads its dead letters too.
+No message in them may stay unseen. They take messages of any size, deliver as often as a queue can, and each reader of
+such a queue reads its dead letters too.
 """
 
 from dataclasses import replace
@@ -18,12 +18,12 @@ _LARGEST_MESSAGE = 100 * 1_048_576
 
 
 async def declare_own(engine: Engine, name: str, lock_duration: float) -> bool:
-    """Make sure that a queue of ours is there, and is set as ours are; False if it was there already.
+    """Declare one of recovery's own queues with the right settings; False if it existed already.
 
     Args:
         engine: where the queues are.
         name: the queue.
-        lock_duration: seconds that a message is out of reach when a process dies with it.
+        lock_duration: seconds for which a message stays locked when a process dies with it.
     """
     wanted = QueueSettings(
         lock_duration=lock_duration, max_delivery_count=_MOST_DELIVERIES, max_message_bytes=_LARGEST_MESSAGE

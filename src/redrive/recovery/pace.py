@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""How fast a lane sends. Pure: no I/O, no randomness; it is told the time, on a clock that never goes back.
+"""How fast a lane sends. Pure: no I/O, no randomness; the caller passes the time of a monotonic clock.
 
-The promise: whenever a message is sent, no more messages have been sent to that destination in the second up to then,
-this one included, than the rate that counts at that moment; at a rate below one a second, no more than one in
-``1 / rate`` seconds. A message is sent at some moment between when sending begins and when it is over, and both are
-known: so what was sent is counted for as long as it can have been sent within the second, however late a send is.
+The promise: whenever a message is sent, the number of messages sent to that destination in the last second, this one
+included, is at most the rate at that moment; at a rate below one a second, at most one in ``1 / rate`` seconds. A
+message is sent at some moment between the beginning and the end of a send, and both are known. So a message is counted
+for as long as it may have been sent within the last second, however long a send takes.
 """
 
 from collections import deque
 from typing import Final
 
 _MOST_AT_ONCE: Final = 10
-"""A second's worth goes in so many parts."""
+"""The messages of one second are sent in so many parts."""
 
 
 def window(rate: float) -> float:
@@ -20,16 +20,16 @@ def window(rate: float) -> float:
 
 
 def at_once(rate: float) -> int:
-    """Return how many messages go at a time."""
+    """Return how many messages are sent at a time."""
     return max(1, int(rate / _MOST_AT_ONCE))
 
 
 class Pace:
-    """What a lane has sent of late, and so, what it may send now.
+    """What a lane has sent recently, and so what it may send now.
 
     Attributes:
-        noted: what the ledger has of it: by then at the latest, all of it has been sent.
-        is_ahead: whether that lies ahead of what is known here by now.
+        noted: the instant stored in the ledger: by then at the latest, everything has been sent.
+        is_ahead: whether that instant is later than what this process knows by now.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Pace:
         return min(at_once(rate), int(max(1.0, rate)) - recent)
 
     def others(self, until: float) -> None:
-        """Take into account what others have sent: all of it by then at the latest."""
+        """Take into account what other processes have sent, all of it by ``until`` at the latest."""
         self._others_until = until
 
     def begin(self, many: int, now: float) -> None:

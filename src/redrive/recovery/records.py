@@ -15,14 +15,14 @@ from redrive.recovery.states import BatchState, OperationState, Outcome, Status
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL takes no NUL, no encoding takes half of a surrogate pair
 
 NOBODY = "0" * 32
-"""The id of no failed message: an empty list of ids means nobody, where none at all means everybody."""
+"""The id of no failed message: an empty list of ids matches no message, where no list matches every message."""
 
 ATTEMPTS_KEPT = 10
 """How many attempts of a message are kept, the last one included."""
 
 
 def check_words(name: str, text: str, longest: int = 1_024) -> str:
-    """Return what somebody wrote, if every store can keep it."""
+    """Return a text that a person wrote, if every store can keep it."""
     if not isinstance(text, str) or len(text) > longest or _UNSTORABLE.search(text):
         raise InvalidSetting(name, text, f"must be a text of at most {longest:,} characters, without NUL")
     return text
@@ -39,13 +39,13 @@ class FailedMessage:
 
     Attributes:
         number: its place in the order in which failed messages were first seen.
-        id: names it for life, whatever becomes of the message.
+        id: its id, which never changes.
         message_id: the message's own id.
         queue: the queue it failed in.
         status: where it stands.
         message_type: what it is.
         exception_type: the class of the last exception.
-        exception_message: what that said.
+        exception_message: the message of that exception.
         group: the id of the group of failures with the same exception from the same place.
         attempts: how many failures have been seen.
         first_failed_at: when the first was.
@@ -81,8 +81,8 @@ class FailedAttempt:
 
     Attributes:
         failed_at: when.
-        operation: the operation that had sent it; None: it failed on its way from its sender.
-        details: everything that was told about it, by name.
+        operation: the operation that had sent it; None: it comes from its sender.
+        details: everything that the message says about the failure, by name.
     """
 
     failed_at: datetime
@@ -99,8 +99,8 @@ class Part:
         failure: the failed message's number.
         id: the failed message's id.
         outcome: what became of it.
-        reason: why, where that needs one.
-        at: since when.
+        reason: why, if there is something to say.
+        at: when the outcome was reached.
     """
 
     operation: int
@@ -113,7 +113,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What somebody wrote about a group, a failed message or an operation."""
+    """A person's note about a group, a failed message or an operation."""
 
     number: int
     subject: str
@@ -124,11 +124,11 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedDetail:
-    """Everything there is about one failed message.
+    """Everything that is stored about one failed message.
 
     Attributes:
         summary: what lists show.
-        message: the message itself, without what was told about its failure.
+        message: the message itself, without what it says about its failure.
         attempts: its failures, the last one first.
         parts: the operations it was in, the last one first.
         notes: what people wrote about it.
@@ -148,7 +148,7 @@ class GroupInfo:
     Attributes:
         id: the group's id; give it to a filter.
         title: what they have in common.
-        classifier: in which respect.
+        classifier: what they were compared by.
         count: how many there are.
         first_failed_at: when the one that failed longest ago last failed.
         last_failed_at: when the last one failed.
@@ -179,12 +179,12 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to work on something, for a while. Whoever works shows it; an old one is worth nothing.
+    """The right to work on something, for a while. Each step of the work shows it; an old one is refused.
 
     Attributes:
         name: what it is for.
         session: the process that has it.
-        token: what makes it different from every other for the same.
+        token: distinguishes it from earlier leases with the same name.
     """
 
     name: str
@@ -200,11 +200,11 @@ class Batch:
         number: its number.
         operation: its operation's number.
         plan: what was asked for.
-        state: how far it is.
-        operation_state: how far its operation is.
-        lane: the destination whose turn it takes.
-        staging_id: marks the copies that were staged for good; None before that.
-        next_at: when its lane may send again, at the rate that was asked for, in seconds since 1970.
+        state: its state.
+        operation_state: its operation's state.
+        lane: its destination.
+        staging_id: the id of the attempt at staging that succeeded; None before that.
+        next_at: when its lane may send again, at the requested rate, in seconds since 1970.
     """
 
     number: int
@@ -219,13 +219,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneInfo:
-    """A lane: what goes to one destination, one batch at a time.
+    """A lane: the work for one destination, one batch at a time.
 
     Attributes:
         name: the destination.
         batch: the batch that is being forwarded.
         strays: how many copies were dropped because they belonged to no batch: leftovers of interrupted attempts.
-        session: the process that is at work in it.
+        session: the process that works in it.
     """
 
     name: str
@@ -264,9 +264,9 @@ class Work:
     """What there is to do.
 
     Attributes:
-        operations: those with messages to be claimed, canaries to be judged, or something to be brought to an end.
-        lanes: those with batches to be staged or forwarded.
-        next_at: when there will be something that is only a matter of time, in seconds since 1970.
+        operations: operations that have messages to claim or canaries to judge, or that are ready to start or end.
+        lanes: lanes with batches to stage or forward.
+        next_at: when the next scheduled operation is due, in seconds since 1970.
     """
 
     operations: Sequence[int] = ()
@@ -283,8 +283,8 @@ class OperationRequest:
         actor: who asks.
         reason: why.
         key: the same key twice is the same request.
-        asked: what the request looked like; with the same key it has to be the same.
-        malformed_ids: what was given as an id and can be none.
+        asked: the request as a text; a second request with the same key must have the same text.
+        malformed_ids: given ids that do not have the form of an id.
     """
 
     plan: Plan
@@ -307,11 +307,11 @@ class DryRun:
 
     Attributes:
         matched: the messages that match.
-        free: those of them that it would get.
-        taken: those that an operation has already.
+        free: those of them that the operation would get.
+        taken: those that another operation has already.
         blocking: the oldest of the operations that have them.
-        holders: all of the operations that have them, the oldest first.
-        by_destination: how many would go where.
+        holders: all operations that have them, the oldest first.
+        by_destination: how many would go to which queue.
         unknown_ids: ids that no failed message has.
     """
 

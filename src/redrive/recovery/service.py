@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """What one process does for recovery: it reads failures, marks operations, works in lanes.
 
-Any number of processes may do so on one ledger. Whatever one of them works on it holds a lease for; when it dies, the
-lease ends and another goes on. So a live neighbour's work is left alone, and nothing depends on the list of processes
-that is kept for people to see.
+Any number of processes may do so on one ledger. A process holds a lease for whatever it works on; when it dies, the
+lease ends and another process goes on. So no process touches the work of a live one. The list of processes is for
+people to see; nothing depends on it.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ class ServiceSettings:
     """How a process works.
 
     Attributes:
-        lease: seconds after which another process goes on with what this one was doing, if it dies.
-        poll: seconds after which the ledger is asked for work although nobody said that there is any.
+        lease: seconds after which another process takes over the work of this one, if it dies.
+        poll: seconds after which the process asks the ledger for work although it got no hint.
         most_lanes: how many lanes this process works in at a time.
         lanes: how it works in them.
-        transforms: which functions may change messages, and what they may take for it.
+        transforms: which functions may change messages, and how much time and memory they may use.
     """
 
     lease: float = 15.0
@@ -60,8 +60,8 @@ class Step:
 
     Attributes:
         has_worked: whether anything was done.
-        next_in: seconds until there is more to do, as far as is known: a rate allows the next messages, the time of an
-            operation has come, or another process would be gone that has something now. None: nothing is waiting.
+        next_in: seconds until there is more to do, as far as is known: a rate allows the next messages, an operation is
+            due, or the lease of another process ends. None: nothing is waiting.
     """
 
     has_worked: bool
@@ -106,13 +106,13 @@ class Service:
         self._woken, self._stopped = asyncio.Event(), asyncio.Event()
         self._room = asyncio.Semaphore(self._settings.most_lanes)
         self._runners.clear()
-        lock_s = self._settings.lanes.lock_duration  # what a process has in hand when it dies is soon another's
+        lock_s = self._settings.lanes.lock_duration  # when a process dies, another soon gets its messages
         for queue in (CONFIRMATIONS, RECOVERY_HINTS):
             await declare_own(self._broker.engine, queue, lock_s)
         for queue in queues:
             await self._broker.engine.declare(queue, QueueSettings(lock_duration=lock_s))
 
-    # --- at one's own pace
+    # --- step by step
 
     async def step(self) -> Step:
         """Do everything that can be done now, and return."""
@@ -135,10 +135,10 @@ class Service:
         """Do all work on operations that can be done now.
 
         Args:
-            waits: whether to wait for what has to wait, such as the next moment that a rate allows.
+            waits: whether to wait for work that is not due yet, such as the next moment that a rate allows.
         """
         if not self._is_running:
-            self._is_stopping = False  # whoever asks for work after a stop means it
+            self._is_stopping = False  # a call after a stop is meant
             self._stopped.clear()
         due: list[float] = []
         work = await self._ledger.work()
@@ -168,11 +168,11 @@ class Service:
             for task in reading:
                 task.cancel()
             await asyncio.gather(*reading, working, return_exceptions=True)
-            self._is_running = self._is_stopping = False  # not at the beginning: who says stop before that means it
+            self._is_running = self._is_stopping = False  # not at the beginning: an earlier stop counts
             self._stopped.clear()
 
     def stop(self) -> None:
-        """Come to an end; what is under way goes on later, here or elsewhere."""
+        """Stop; unfinished work goes on later, here or in another process."""
         self._is_stopping = True
         self._stopped.set()
         self._woken.set()
@@ -192,7 +192,7 @@ class Service:
         try:
             taken = await self._ingester.take(queue)
         except QueueNotFound:
-            taken = 0  # nothing has failed so far, or its queue was deleted
+            taken = 0  # the queue is not declared yet, or was deleted
         if taken:
             self._woken.set()  # canaries may be among them
         return bool(taken)
@@ -216,11 +216,11 @@ class Service:
                     self._report(RecoveryFault.of("saying that this process serves", error))
                 await pause(self._clock, self._settings.lease)
         finally:
-            with suppress(RedriveError):  # then it is forgotten when its time is over
+            with suppress(RedriveError):  # its entry ends by itself
                 await self._ledger.absent(self.session)
 
     async def _forever(self, doing: str, queue: str, do: Callable[[], Awaitable[bool]]) -> None:
-        """Do something again and again; wait when there is nothing to do, and longer when it does not work."""
+        """Call a function again and again; wait when it has nothing to do, and longer when it fails."""
         failures = 0
         while not self._is_stopping:
             try:
@@ -231,17 +231,17 @@ class Service:
                 await pause(self._clock, 1.0)
             except Exception as error:
                 if isinstance(error, RedriveError) and not isinstance(error, Unavailable):
-                    raise  # it does not work this way, whenever it is tried
-                failures += 1  # a store that is away, or a page that is too much: it comes again, one by one
-                await self._recover_from(doing, error, failures)
+                    raise  # a usage error: another attempt would fail too
+                failures += 1  # the store is down, or the page too large: its messages are read again, one by one
+                await self._back_off(doing, error, failures)
 
-    async def _recover_from(self, doing: str, error: Exception, failures: int) -> None:
+    async def _back_off(self, doing: str, error: Exception, failures: int) -> None:
         self._report(RecoveryFault.of(doing, error))
         delay = exponential(failures, _FIRST_WAIT_S, _FIRST_WAIT_S, _LONGEST_WAIT_S)
         await pause(self._clock, jittered(delay, 0.2, self._tools.chance()))
 
     async def _working(self) -> None:
-        """Start work on whatever wants some, and wait for more."""
+        """Start the work that there is, and wait for more."""
         at_work: dict[str, asyncio.Task[None]] = {}
         try:
             while not self._is_stopping:
@@ -252,7 +252,7 @@ class Service:
             await self._come_to_an_end(list(at_work.values()))
 
     async def _come_to_an_end(self, tasks: "list[asyncio.Task[None]]") -> None:
-        """Let lanes finish the page they are at; whoever takes longer is interrupted, and goes on another time."""
+        """Let lanes finish their current page; a lane that takes longer is interrupted, and its work goes on later."""
         with suppress(TimeoutError):
             async with self._clock.timeout(self._settings.lease):
                 await asyncio.gather(*tasks, return_exceptions=True)
@@ -266,7 +266,7 @@ class Service:
             work = await self._ledger.work()
             now = await self._ledger.now()
             lanes = await self._lanes(work.lanes)
-        except Exception as error:  # noqa: BLE001 - also a mistake of ours: those who can work are not to stop
+        except Exception as error:  # noqa: BLE001 - also a bug of this package must not stop the work that is possible
             self._report(RecoveryFault.of("looking for work", error))
             return min(1.0, self._settings.poll)
         jobs = {f"operation/{number}": partial(self._attend, number) for number in work.operations}
@@ -278,7 +278,7 @@ class Service:
         return wait if work.next_at is None else max(0.01, min(wait, work.next_at - now))
 
     async def _lanes(self, busy: Sequence[str]) -> list[str]:
-        """Return the lanes with work, and those that are idle and have copies left that nobody will ask for."""
+        """Return the lanes with work, and idle lanes whose staging queue has copies left that belong to no batch."""
         found = list(busy)
         for lane in await self._ledger.lanes():
             if lane.name not in busy and lane.batch is None and lane.session is None:
@@ -288,15 +288,15 @@ class Service:
         return found
 
     async def _guarded(self, name: str, job: Callable[[], Awaitable[bool]]) -> None:
-        """Do a piece of work; when it does not work, wait, the longer the more often, and look again.
+        """Do a piece of work; after a failure, wait, longer each time, and try again.
 
-        Whatever goes wrong, and be it a mistake of ours, everything else goes on: one operation stops no service.
+        Whatever goes wrong, even a bug of this package, all other work goes on: one operation stops no service.
         """
         try:
             has_worked = await job()
-        except Exception as error:  # noqa: BLE001 - see above; it is told, and tried again
+        except Exception as error:  # noqa: BLE001 - see above; it is reported, and tried again
             self._failures[name] = self._failures.get(name, 1) + 1
-            await self._recover_from(name, error, self._failures[name])
+            await self._back_off(name, error, self._failures[name])
             self._woken.set()
             return
         self._failures.pop(name, None)
@@ -321,7 +321,7 @@ class Service:
     # --- pieces of work
 
     async def _attend(self, number: int, due: list[float] | None = None) -> bool:
-        """Bring an operation to its beginning or its end, judge its canaries, and mark what is to be marked."""
+        """Start or end an operation, judge its canaries, and mark its messages, whichever is due."""
         async with self._leases.held(f"operation/{number}", due) as lease:
             if lease is None:
                 return False
@@ -333,12 +333,12 @@ class Service:
                 return False
             except Unavailable:
                 raise
-            except Exception as error:  # noqa: BLE001 - it holds up its own operation, and no other
+            except Exception as error:  # noqa: BLE001 - it halts its own operation only
                 await halt(self._tools, lease, number, error)
                 return True
 
     async def _mark(self, lease: Lease, number: int, due: list[float] | None) -> bool:
-        """Mark what is to be marked of an operation; False if that is nothing."""
+        """Mark the next messages of an operation; False if there are none."""
         state = await self._ledger.settle(lease, number)
         if state is OperationState.WATCHING:
             state = await self._judge(lease, number, due)
@@ -370,7 +370,7 @@ class Service:
         return True
 
     async def _in_lane(self, lane: str, due: list[float] | None = None, *, waits: bool = True) -> bool:
-        """Work in a lane until nothing is left to do there; False if that is nothing for us now."""
+        """Work in a lane until nothing is left to do there; False if there was nothing to do."""
         runner = self._runner(lane)
         async with self._room, self._leases.held(f"lane/{lane}", due) as lease:
             if lease is None:
@@ -386,7 +386,7 @@ class Service:
         return True
 
     def _runner(self, lane: str) -> LaneRunner:
-        """Return who works in a lane: always the same, as it knows what it has sent there."""
+        """Return the runner of a lane: always the same one, because it knows what it has sent there."""
         if lane not in self._runners:
             self._runners[lane] = LaneRunner(
                 lane,

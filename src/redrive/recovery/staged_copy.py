@@ -12,7 +12,7 @@ from redrive.recovery.records import Batch, Staged
 from redrive.recovery.tags import Tag, read_tag, seal
 from redrive.worker.confirmation import digest_of
 
-NOT_STAGED: Final = "it was in the staging queue {queue!r}, and nobody had staged it"
+NOT_STAGED: Final = "it was in the staging queue {queue!r}, but recovery did not put it there"
 """Why a message that recovery did not put into a staging queue is set aside."""
 
 
@@ -32,7 +32,7 @@ def staged_copy(staged: Staged, batch: Batch, to: str, key: bytes) -> Message:
     """
     message = staged.message
     edited = edited_id(staged.id, batch.operation) if batch.plan.is_edit else None
-    # without a time to live: what expires while staged would count as sent
+    # without a time to live: a copy that expires while staged would count as sent
     copy = message.relabelled({**message.headers, RECOVERY_STAGING: batch.staging_id, RECOVERY_TO: to}, edited)
     tag = seal(Tag(batch.operation, staged.failure, is_edited=batch.plan.is_edit), key, queue=to, message=copy)
     return copy.relabelled({**copy.headers, RECOVERY_TAG: tag})
@@ -57,8 +57,8 @@ class Sorted:
 
     Attributes:
         mine: copies of the batch, with their failures' numbers.
-        strays: copies of other attempts at staging, or of what is done already.
-        foreign: what is no copy of ours at all.
+        strays: copies of other attempts at staging, or of messages that are done already.
+        foreign: messages that recovery did not stage.
     """
 
     mine: Sequence[tuple[Received, int]]
@@ -67,13 +67,13 @@ class Sorted:
 
 
 def sort(page: Sequence[Received], batch: Batch | None, pending: Collection[int], key: bytes) -> Sorted:
-    """Say what is to be done with what was found in a staging queue.
+    """Sort the messages found in a staging queue by what must be done with them.
 
     Args:
         page: what was found.
         batch: the batch that is being forwarded; None: none is, and every copy is a stray.
         pending: the numbers of its messages that are to be forwarded.
-        key: the ledger's key; what it has not sealed is no copy of ours, whatever its headers say.
+        key: the ledger's key; a message without its seal was not staged by recovery, whatever its headers say.
     """
     mine: list[tuple[Received, int]] = []
     strays: list[Received] = []
@@ -105,6 +105,6 @@ def _is_of(batch: Batch | None, staged: Received, tag: Tag) -> bool:
 
 
 def forwarding(received: Received) -> list[Effect]:
-    """Return the effects that forward a copy; sent first, so that nothing is lost where they are not one."""
+    """Return the effects that forward a copy; first the send, so that nothing is lost without transactions."""
     send = Send(str(received.headers[RECOVERY_TO]), forwarded_copy(received.message), even_if_seen=True)
     return [send, *(Complete(lock) for lock in (received.lock,) if lock is not None)]

@@ -17,7 +17,7 @@ from redrive.recovery.transformer import Transformer
 
 
 class NotWanted(Exception):
-    """Somebody has paused or cancelled the operation while its messages were being changed."""
+    """The operation was paused or cancelled while its messages were being changed."""
 
 
 class Stager:
@@ -26,7 +26,7 @@ class Stager:
     Args:
         lease: the right to work in its lane.
         batch: the batch, with the id of this attempt.
-        tools: where the queues are, and where it is noted what is done.
+        tools: the broker and the ledger.
         settings: how lanes work.
         staging: the lane's staging queue.
         transformer: changes messages.
@@ -61,8 +61,8 @@ class Stager:
 
         Raises:
             Hopeless: its operation cannot be worked on here.
-            NotWanted: its operation is not to be worked on any more.
-            Stopping: it is time to come to an end.
+            NotWanted: its operation was paused or cancelled.
+            Stopping: the process is about to stop.
         """
         self._check_allowed()
         copied: dict[str, int] = {}
@@ -78,7 +78,7 @@ class Stager:
         return copied, refused
 
     def _check_allowed(self) -> None:
-        """Refuse an operation with a function that may not be called here: that is no message's fault."""
+        """Refuse an operation whose function may not be called here: its messages are not to blame."""
         transform = self._batch.plan.transform
         function = None if transform is None else transform.function
         if (refusal := self._transformer.settings.refusal(function)) is not None:
@@ -98,17 +98,17 @@ class Stager:
             to = destination_of(each, self._batch, redirects)
             copies[each.failure] = staged_copy(replace(each, message=message), self._batch, to, self._key)
             room -= len(message.body)
-            if room < 0:  # what is changed may grow
+            if room < 0:  # a changed message may be larger
                 refused |= await self._put(copies)
                 copies, room = {}, PAGE_BYTES
         return refused | await self._put(copies)
 
     async def _changed(self, message: Message) -> Message:
-        """Return a message as it is to be sent; stop what never comes back, or is not wanted any more."""
+        """Return a message as its operation changes it; interrupt a transform that hangs or is no longer wanted."""
         transform = self._batch.plan.transform
         if transform is None:
             return message
-        await self._clock.sleep_async(0.0)  # so that thousands of them hold up nobody else
+        await self._clock.sleep_async(0.0)  # so that thousands of messages do not block the event loop
         if self._clock.monotonic() - self._looked_at >= LONGEST_NAP_S:
             self._looked_at = self._clock.monotonic()
             if (await self._ledger.latest(self._lease, self._batch)).operation_state not in AT_WORK:
@@ -119,7 +119,7 @@ class Stager:
             self._ended = self._ended + 1 if error.was_ended else 0
             if self._ended >= self._settings.eject_after:
                 problem = f"{self._ended} messages in a row could not be changed: {error.reason}"
-                raise Hopeless(f"{problem}; mend the function, then resume it") from error
+                raise Hopeless(f"{problem}; correct the function, then resume it") from error
             raise
         self._ended = 0
         return changed

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A lane's staging queue: what is in it, and whether anything can still come out of it.
+"""A lane's staging queue: what is in it, and whether more copies can still come out of it.
 
-Its dead letters are part of it. A copy whose reader died so often that the queue gave it up is a copy like any other:
-it is read, and forwarded, taken back or dropped. So nothing can wait there unseen.
+Its dead-letter queue is part of it. A copy that was dead-lettered, because its readers died too often, is a copy like
+any other: it is read, and forwarded, taken back or dropped. So no copy can wait there unseen.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,8 +23,8 @@ class LaneSettings:
     Attributes:
         page: how many messages are read, staged or forwarded at a time, unless they are large.
         eject_after: how often a message may be refused while others get through.
-        lock_duration: for how long a copy in a staging queue is out of reach when a process dies with it.
-        silence: seconds without a message after which a staging queue counts as empty, where the engine cannot tell.
+        lock_duration: for how long a copy in a staging queue stays locked when a process dies with it.
+        silence: seconds without a message after which a staging queue counts as empty, if the engine cannot count it.
     """
 
     page: int = 1_000
@@ -43,7 +43,7 @@ class StagingQueue:
 
     Attributes:
         name: its name.
-        was_deleted: whether somebody has deleted it, with what was in it.
+        was_deleted: whether it was deleted, with everything in it.
     """
 
     def __init__(self, lane: str, broker: Broker, settings: LaneSettings) -> None:
@@ -55,7 +55,7 @@ class StagingQueue:
         self._quiet_since = 0.0
 
     async def open(self) -> None:
-        """Make sure that it is there."""
+        """Declare it, unless it exists."""
         self.was_deleted = await declare_own(self._engine, self.name, self._settings.lock_duration)
 
     def listen(self) -> None:
@@ -76,7 +76,7 @@ class StagingQueue:
         return ()
 
     async def is_drained(self, wait: Callable[[str, float], Awaitable[object]]) -> bool:
-        """Say whether nothing more can come out of it; if that is not sure, wait a little.
+        """Say whether no more copies can come out of it; if that is not certain, wait a little.
 
         Args:
             wait: waits for a message in a queue, for so many seconds at most.
@@ -93,26 +93,26 @@ class StagingQueue:
             return True
         if not info.ready + info.locked + info.scheduled + info.deferred + info.dead:
             return True
-        if not info.ready:  # a process that died has them, until their locks end
+        if not info.ready:  # a process that died has locked them, until the locks end
             await wait(self.name, LONGEST_NAP_S)
         return False
 
-    async def insist(self, effect: Effect) -> None:
-        """Settle a copy; one whose lock was lost meanwhile comes again."""
+    async def settle(self, effect: Effect) -> None:
+        """Settle a copy; if its lock is lost, it is delivered again."""
         try:
             await self._engine.apply([effect])
         except LockLost:
             return
 
     async def give_back(self, copies: Sequence[Received]) -> None:
-        """Let copies be locked again, by whoever comes first."""
-        await self._settle([Abandon(copy.lock, uncount=True) for copy in copies if copy.lock is not None])
+        """Give copies back, so that any process can lock them."""
+        await self._settle_all([Abandon(copy.lock, uncount=True) for copy in copies if copy.lock is not None])
 
     async def drop(self, copies: Sequence[Received]) -> None:
-        """Remove copies that are not to be sent."""
-        await self._settle(removals(copies))
+        """Remove copies that must not be sent."""
+        await self._settle_all(removals(copies))
 
-    async def _settle(self, effects: Sequence[Effect]) -> None:
+    async def _settle_all(self, effects: Sequence[Effect]) -> None:
         """Settle copies together, or one by one if a lock was lost."""
         if not effects:
             return
@@ -120,7 +120,7 @@ class StagingQueue:
             await self._engine.apply(effects)
         except LockLost:
             for effect in effects:
-                await self.insist(effect)
+                await self.settle(effect)
 
 
 def removals(copies: Sequence[Received]) -> list[Effect]:

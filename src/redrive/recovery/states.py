@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Layer 5 as four small tables: a failed message, its part in an operation, a batch, an operation. Pure: no I/O.
+"""Layer 5 as four transition tables: a failed message, its part in an operation, a batch, an operation. Pure: no I/O.
 
 Every change that the ledger stores is an event in one of these tables, and so is every first state. The SQL of the
 engines gets its conditions and its new states from them, so what is not in a table is not stored; the diagrams in the

@@ -2,8 +2,8 @@
 """The tag of a recovered copy: which failed message it is, and in which operation it was sent. Pure: no I/O.
 
 A tag is sealed with the ledger's key over everything that makes the copy *that* copy: operation, failed message, the
-queue it was sent to, its message id, its body. So a tag that somebody made up counts for nothing, and a true tag counts
-for nothing on another message: one that a handler passed on, one in another queue, one with another id or body.
+queue it was sent to, its message id, its body. So a forged tag is invalid, and a genuine tag is invalid on another
+message: one that a handler passed on, one in another queue, one with another id or body.
 """
 
 import hmac
@@ -23,12 +23,12 @@ KEY_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """What a tag says, once it has been found to be true.
+    """What a valid tag says.
 
     Attributes:
         operation: the operation that sent the copy.
         failure: the number of the failed message that it is a copy of.
-        is_edited: whether the copy is an edited one, which is a message of its own.
+        is_edited: whether the copy was edited; then it is a message of its own.
     """
 
     operation: int

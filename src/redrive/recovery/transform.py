@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What is changed about a message before it is sent again, and showing it. Pure: no I/O, no clock, no randomness.
+"""How a message is changed before it is sent again, and the difference as text. Pure: no I/O, no clock, no randomness.
 
 The changes are made in this order: the whole body, text in it, JSON values set, JSON values removed, headers removed,
-headers set, subject and its like, and last the function. What is not there needs no removing, and text that is not
-there no replacing; everything else that cannot be done is refused with its reason.
+headers set, subject, content type and reply-to, and last the function. Missing values and headers need no removing, and
+missing text no replacing; every other change that cannot be made is refused with its reason.
 
 Every number in a JSON body that is not set keeps its digits, every object its order, the body its encoding.
 """
@@ -37,7 +37,7 @@ PROTECTED: Final = {
     "Celery": ("id", "root_id", "parent_id"),
     "CloudEvents": ("ce-id", "ce_id", "cloudEvents:id"),
 }
-"""The headers in which other frameworks keep who a message is and what it belongs to."""
+"""The headers in which other frameworks keep a message's identity and correlation."""
 
 _PROTECTED = {name.lower() for names in PROTECTED.values() for name in names}
 _PROPERTIES = ("subject", "content_type", "reply_to")
@@ -46,10 +46,10 @@ _POINTER = re.compile(r"(/([^~/]|~[01])*)*")
 _MOST_LINES = 5_000
 
 LARGEST_BODY: Final = 100 * LARGEST_MESSAGE_BYTES
-"""No queue takes more."""
+"""The largest message of any queue."""
 
 _LARGEST_TRANSFORM = 1_048_576
-"""Everything but a whole new body: a transform is read again and again while its operation is under way."""
+"""Without a whole new body: a transform is read again and again while its operation is under way."""
 
 _LIGHT = 262_144
 _LONGEST_REASON = 1_000
@@ -57,17 +57,17 @@ _LONGEST_REASON = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transform:
-    """What is changed about a message. By itself it changes nothing.
+    """How a message is changed. Without settings it changes nothing.
 
     Attributes:
         set_headers: headers that get a value, whether they are there or not.
-        remove_headers: headers that go.
-        set_json: values in a JSON body, by JSON pointer (RFC 6901), shorter ones first: what holds the value must be
-            there, the value itself need not; ``-`` is the place after the last of a list.
-        remove_json: JSON pointers to what goes, counted as if nothing had gone before.
-        replace: texts in a UTF-8 body, and what stands there instead.
+        remove_headers: headers to remove.
+        set_json: values in a JSON body, by JSON pointer (RFC 6901), shorter ones first. The object or list that holds
+            the value must exist, the value itself need not; ``-`` is the place after the last item of a list.
+        remove_json: JSON pointers to values to remove; indexes are those before any removal.
+        replace: texts in a UTF-8 body, and their replacements.
         body: the whole new body.
-        subject: the new subject; empty: none. So it is with the next two.
+        subject: the new subject; an empty text removes it, as for the next two.
         content_type: what the body is, as a MIME type.
         reply_to: the queue for answers.
         function: the name of a function that takes the message and returns a new one, as ``package.module:function``.
@@ -100,8 +100,8 @@ class Transform:
     def _check_size(self) -> None:
         if self.body is not None and len(self.body) > LARGEST_BODY:
             raise InvalidSetting("body", f"{len(self.body):,} bytes", f"must have {LARGEST_BODY:,} bytes at most")
-        told = [_plain(getattr(self, each.name)) for each in fields(self) if each.name != "body"]
-        if (size := len(json.dumps(told))) > _LARGEST_TRANSFORM:
+        values = [_plain(getattr(self, each.name)) for each in fields(self) if each.name != "body"]
+        if (size := len(json.dumps(values))) > _LARGEST_TRANSFORM:
             allowed = f"must have {_LARGEST_TRANSFORM:,} bytes at most as JSON, without the body; use a function"
             raise InvalidSetting("transform", f"{size:,} bytes", allowed)
 
@@ -111,21 +111,21 @@ class Transform:
         return self == Transform()
 
     def apply(self, message: Message, load: Load | None = None) -> Message:
-        """Return the message with everything changed that is to be.
+        """Return the changed message.
 
         Args:
-            message: what it was.
-            load: finds the function by its name; needed if there is one.
+            message: the message.
+            load: finds the function by its name; required if there is one.
 
         Raises:
-            TransformFailed: this message cannot be changed like that; the reason is for people.
+            TransformFailed: this message cannot be changed in this way; the error says why.
         """
         if self.function is not None and load is None:
             raise InvalidSetting("load", load, f"must be given, to find {self.function}")
         try:
             changed = self._without_function(message)
         except (InvalidMessage, MemoryError) as error:
-            raise TransformFailed(_told(error)) from error
+            raise TransformFailed(_description(error)) from error
         if self.function is not None and load is not None:
             changed = _called(self.function, load, changed)
             check_identity(message, changed, self.function)
@@ -134,7 +134,7 @@ class Transform:
         return changed
 
     def is_light(self, message: Message) -> bool:
-        """Say whether it is done at once, with little memory: whoever does it need not fear for anything else."""
+        """Say whether it takes little time and memory, so that it can run in the service's own process."""
         if self.function is not None:
             return False
         if not (self.replace or self.set_json or self.remove_json):
@@ -147,9 +147,9 @@ class Transform:
     def _without_function(self, message: Message) -> Message:
         headers = {name: value for name, value in message.headers.items() if name not in self.remove_headers}
         headers.update(self.set_headers)
-        told: dict[str, Any] = {name: getattr(self, name) for name in _PROPERTIES}
-        told = {name: value or None for name, value in told.items() if value is not None}
-        return with_changes(message, body=self._new_body(message.body), headers=headers, **told)
+        properties: dict[str, Any] = {name: getattr(self, name) for name in _PROPERTIES}
+        properties = {name: value or None for name, value in properties.items() if value is not None}
+        return with_changes(message, body=self._new_body(message.body), headers=headers, **properties)
 
     def _new_body(self, old: bytes) -> bytes:
         body = old if self.body is None else self.body
@@ -172,25 +172,25 @@ class Transform:
         return body if after == before else after.encode(encoding)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what it changes, as JSON has it; bytes are in base64."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: _plain(value) for name, value in told.items() if value != getattr(Transform(), name)}
+        """Return the settings that it has, as JSON values; bytes are in base64."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: _plain(value) for name, value in values.items() if value != getattr(Transform(), name)}
 
     @classmethod
     def from_json(cls, value: object) -> "Transform":
-        """Return the transform that JSON stands for; what transforms do not have is refused with ``InvalidSetting``."""
+        """Return the transform that a JSON object describes; unknown keys are refused with ``InvalidSetting``."""
         if not isinstance(value, dict):
             raise InvalidSetting("transform", value, "must be an object")
         for name in value:
             if name not in _CHECKS:
                 raise InvalidSetting("transform", name, f"is no key of a transform; there are {', '.join(_CHECKS)}")
-        told: dict[str, Any] = dict(value)
+        settings: dict[str, Any] = dict(value)
         try:
-            if told.get("body") is not None:
-                told["body"] = base64.b64decode(told["body"], validate=True)
+            if settings.get("body") is not None:
+                settings["body"] = base64.b64decode(settings["body"], validate=True)
         except (TypeError, ValueError):
-            raise InvalidSetting("body", told["body"], "must be in base64") from None
-        return cls(**told)
+            raise InvalidSetting("body", settings["body"], "must be in base64") from None
+        return cls(**settings)
 
 
 def is_protected(header: str) -> bool:
@@ -199,7 +199,7 @@ def is_protected(header: str) -> bool:
 
 
 def diff(before: Message, after: Message) -> list[str]:
-    """Return what has become different about a message, in lines for people; none if nothing has."""
+    """Return the differences between two messages, in lines for people; none if they are equal."""
     lines: list[str] = []
     for each in fields(Message):
         old, new = getattr(before, each.name), getattr(after, each.name)
@@ -210,7 +210,7 @@ def diff(before: Message, after: Message) -> list[str]:
         old, new = before.headers.get(name), after.headers.get(name)
         if not (there and still):
             lines.append(f"header {name!r} {'removed' if there else 'added'}: {old if there else new!r}")
-        elif repr(old) != repr(new):  # 1 == True, and yet they are not the same
+        elif repr(old) != repr(new):  # 1 == True, but they are different values
             lines.append(f"header {name!r}: {old!r} -> {new!r}")
     return lines if before.body == after.body else [*lines, *_body_diff(before.body, after.body)]
 
@@ -220,7 +220,7 @@ def _body_diff(before: bytes, after: bytes) -> list[str]:
     try:
         old, new = _pretty(before, after)
     except UnicodeDecodeError:
-        return [f"body, which is no text: {sizes}"]
+        return [f"body, which is not text: {sizes}"]
     if old == new:
         return [f"body, in its layout only: {sizes}"]
     if max(len(old), len(new)) > _MOST_LINES:  # comparing takes time in the square of the lines
@@ -229,7 +229,7 @@ def _body_diff(before: bytes, after: bytes) -> list[str]:
 
 
 def _pretty(before: bytes, after: bytes) -> tuple[list[str], list[str]]:
-    """Return both bodies in lines: as JSON, if that is what both are."""
+    """Return both bodies in lines: as JSON, if both are JSON."""
     try:
         old, new = (write_json(read_json(body)[0], "\n") for body in (before, after))
     except (TransformFailed, RecursionError):
@@ -242,25 +242,25 @@ def _called(name: str, load: Load, message: Message) -> Message:
         found = load(name)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever a module does when it is imported, this message fails
-        raise TransformFailed(f"{name} cannot be loaded: {_told(error)}") from error
+    except BaseException as error:  # an import may raise anything; it must only fail this message
+        raise TransformFailed(f"{name} cannot be loaded: {_description(error)}") from error
     try:
         returned: object = found(message)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # SystemExit and GeneratorExit too: it has no right to end anybody
-        raise TransformFailed(f"{name} raised {_told(error)}") from error
+    except BaseException as error:  # SystemExit and GeneratorExit too: it must not end the process
+        raise TransformFailed(f"{name} raised {_description(error)}") from error
     if not isinstance(returned, Message):
         raise TransformFailed(f"{name} returned {type(returned).__name__}, not a Message")
     return returned
 
 
-def _told(error: BaseException) -> str:
-    """Return what an exception says, shortened; its own text may be endless, or raise."""
+def _description(error: BaseException) -> str:
+    """Return an exception's type and text, shortened; the text may be very long, or raise."""
     kind = type(error).__name__
     try:
         said = str(error)
-    except Exception:  # noqa: BLE001 - it cannot even say what it is
+    except Exception:  # noqa: BLE001 - its __str__ raises
         return kind
     return f"{kind}: {said}"[:_LONGEST_REASON] if said else kind
 
@@ -270,10 +270,10 @@ def _too_large(size: int) -> str:
 
 
 def check_identity(before: Message, after: Message, function: str) -> None:
-    """Refuse a message that is another one, as far as anybody can tell.
+    """Refuse a message whose identity has changed.
 
     Raises:
-        TransformFailed: its id has changed, or a header that says who it is.
+        TransformFailed: its id has changed, or a header that identifies it.
     """
     if after.id != before.id:
         raise TransformFailed(f"{function} changed the id from {before.id!r} to {after.id!r}; it must stay")
@@ -310,7 +310,7 @@ def _check_names(name: str, value: object) -> tuple[str, ...]:
         if not isinstance(each, str) or not each:
             raise InvalidSetting(name, each, "must be texts")
         if name.endswith("headers") and is_protected(each):
-            raise InvalidSetting(name, each, "is Redrive's own, or says who the message is: it must stay as it is")
+            raise InvalidSetting(name, each, "is Redrive's own, or identifies the message: it must stay as it is")
         if name.endswith("json") and not _POINTER.fullmatch(each):
             raise InvalidSetting(name, each, "must be JSON pointers such as /items/0/name, with ~0 for ~ and ~1 for /")
     return tuple(dict.fromkeys(names))
@@ -331,7 +331,7 @@ def _check_replace(name: str, value: object) -> tuple[tuple[str, str], ...]:
     for each in pairs:
         texts = [text for text in each if isinstance(text, str)] if isinstance(each, list | tuple) else []
         if len(texts) != 2 or len(each) != 2 or not texts[0] or HALF_PAIR.search("".join(texts)):
-            raise InvalidSetting(name, each, "must be pairs of texts: what is there, and what is to be there instead")
+            raise InvalidSetting(name, each, "must be pairs of texts: the old text and the new one")
     return tuple((old, new) for old, new in pairs)
 
 

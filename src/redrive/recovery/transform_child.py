@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The process in which messages are changed by functions of a program: it may hang, grow or die, and nobody else does.
+"""The process that runs a program's transform functions: if it hangs, grows or dies, the service is not affected.
 
-It gets one message at a time on its standard input and gives it back changed, or says why not. A frame is two lengths,
-a head in JSON and a body. What the functions print goes to standard error. It ends with its input, or, in the middle
-of a function, by the system's own alarm: also when the process that started it is gone.
+It gets one message at a time on its standard input and returns it changed, or returns the reason why not. A frame is
+two lengths, a head in JSON and a body. What the functions print goes to standard error. The process ends when its input
+ends or, in the middle of a function, by an alarm of the operating system, also when its parent process is gone.
 """
 
 import importlib
@@ -25,9 +25,9 @@ _FIELDS = ("id", "content_type", "subject", "correlation_id", "reply_to", "to", 
 
 
 def frame(head: Mapping[str, Any], body: bytes = b"") -> bytes:
-    """Return what goes through a pipe."""
-    told = json.dumps(head).encode()
-    return LENGTHS.pack(len(told), len(body)) + told + body
+    """Return a frame for a pipe."""
+    encoded = json.dumps(head).encode()
+    return LENGTHS.pack(len(encoded), len(body)) + encoded + body
 
 
 def head_of(message: Message) -> dict[str, Any]:
@@ -39,15 +39,15 @@ def message_of(head: Mapping[str, Any], body: bytes) -> Message:
     """Return the message that came through a pipe.
 
     Raises:
-        InvalidMessage: it is none.
+        InvalidMessage: it is not a valid message.
         TypeError: same.
     """
-    told: dict[str, Any] = {name: head.get(name) for name in _FIELDS}
-    return Message(body, **told)
+    values: dict[str, Any] = {name: head.get(name) for name in _FIELDS}
+    return Message(body, **values)
 
 
 def is_named(function: str, allowed: Sequence[str]) -> bool:
-    """Say whether a function is one of those that are named, by itself, by ``module:*`` or by ``package.*``."""
+    """Say whether a function is allowed, by its own name, by ``module:*`` or by ``package.*``."""
     module = function.partition(":")[0]
     if function in allowed or f"{module}:*" in allowed:
         return True
@@ -59,7 +59,7 @@ def load(name: str, allowed: Sequence[str]) -> Callable[[Message], Message]:
     """Import a function by its name, ``package.module:function``.
 
     Raises:
-        PermissionError: it is not what its name says: a module that may be used has it from one that may not.
+        PermissionError: an allowed module has imported the function from a module that is not allowed.
     """
     module, _, way = name.partition(":")
     found: Any = importlib.import_module(module)
@@ -78,7 +78,7 @@ def answer(transform: Transform, message: Message, allowed: Sequence[str]) -> tu
         return {"message": head_of(changed)}, changed.body
     except TransformFailed as error:
         return {"failed": error.reason}, b""
-    except KeyboardInterrupt:  # nobody sends this process one: it was the function's own
+    except KeyboardInterrupt:  # no signal reaches this process: the function itself raised it
         return {"failed": f"{transform.function} raised KeyboardInterrupt"}, b""
 
 
@@ -95,13 +95,13 @@ def main() -> None:
             transform = Transform.from_json(head["transform"])
         message = message_of(head["message"], body)
         _alarm(settings["seconds"])
-        told, changed = answer(transform, message, settings["allow"])
+        reply, changed = answer(transform, message, settings["allow"])
         _alarm(0.0)
-        _write(given, told, changed)
+        _write(given, reply, changed)
 
 
 def _pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Take the pipes, so that functions neither read what is meant for us nor write between our frames."""
+    """Take over the pipes, so that functions neither read frames nor write between them."""
     taken, given = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -110,18 +110,18 @@ def _pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _limit(memory: int) -> None:
-    """Let the system refuse more memory than that, where it can."""
-    with suppress(ImportError, OSError, ValueError):  # Windows has none, and some systems do not keep to it
+    """Limit the memory of this process, if the operating system can."""
+    with suppress(ImportError, OSError, ValueError):  # Windows has no limit, and some systems ignore it
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 def _alarm(seconds: float) -> None:
-    """Let the system end this process after that, whatever it is doing; 0: not any more."""
+    """Let the operating system end this process after so many seconds; 0: switch that off."""
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, seconds and seconds + 1.0)  # our parent is to be the first
+        signal.setitimer(signal.ITIMER_REAL, seconds and seconds + 1.0)  # the parent's timeout comes first
 
 
 def _read(taken: BinaryIO) -> tuple[dict[str, Any], bytes] | None:

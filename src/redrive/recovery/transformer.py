@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Changing messages where nothing can happen to the process that does the work.
+"""Changes messages without risk to the process that does the work.
 
-What takes little is done at once. Functions, and whatever takes long or much memory, are done in a process of their
-own, which is given so much time for a message and so much memory, and is ended when it takes more. So an operation
-that is stored can fail its own messages, and nothing else.
+Small changes are made at once. Functions, and changes that take much time or memory, run in a separate process with a
+limit of time for each message and a limit of memory. The process is killed when it exceeds them. So a stored operation
+can fail its own messages, but nothing else.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ _CHILD: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformSettings:
-    """Which functions may change messages, and what they may take for it.
+    """Which functions may change messages, and how much time and memory they may use.
 
     Attributes:
         allow: the functions that may be called: ``shop.mending:to_euros``, all of a module (``shop.mending:*``), or
             all of a package (``shop.*``). No other is imported.
-        seconds: for how long one message may be changed; the first one has to wait for the import too.
-        memory: how many bytes of memory the process that does it may have, where the system can tell.
+        seconds: how long the change of one message may take; for the first one that includes the import.
+        memory: how many bytes of memory the process may have, if the operating system can limit it.
     """
 
     allow: Sequence[str] = ()
@@ -64,9 +64,9 @@ class TransformSettings:
         if function is None or (is_named(function, self.allow) and not function.startswith("__main__:")):
             return None
         if function.startswith("__main__:"):
-            return "must be in a module: whoever does the work has another __main__"
+            return "must be in a module: the process that does the work has another __main__"
         return (
-            "is not allowed here: state it, wherever it is asked for and wherever it is done, with"
+            "is not allowed here: allow it, in the process that requests it and in those that do the work, with"
             f" TransformSettings(allow=[{function!r}]) or --allow-transform {function}"
         )
 
@@ -74,7 +74,7 @@ class TransformSettings:
         """Refuse a transform whose function may not be called here.
 
         Raises:
-            InvalidSetting: it may not; what to do about it is told.
+            InvalidSetting: it may not; the error says what to do.
         """
         function = None if transform is None else transform.function
         if (refusal := self.refusal(function)) is not None:
@@ -85,12 +85,13 @@ class Transformer:
     """Changes messages, one at a time. Use it with ``async with``; its process is started when it is needed.
 
     Args:
-        settings: which functions may be called, and what they may take.
-        clock: measures the time that a message takes: the real one, as that is what passes in another process.
-        stopped: when it is set, nobody waits for a function any more.
+        settings: which functions may be called, and their limits.
+        clock: measures the time that a message takes. It is the system's clock, because the time passes in another
+            process.
+        stopped: when it is set, a call of a function is not waited for any more.
 
     Attributes:
-        settings: which functions may be called, and what they may take.
+        settings: which functions may be called, and their limits.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Transformer:
         self._clock = clock
         self._stopped = stopped or asyncio.Event()
         self._child: _Child | None = None
-        self._told: Transform | None = None
+        self._sent_transform: Transform | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -111,12 +112,12 @@ class Transformer:
         await self._end()
 
     async def apply(self, transform: Transform, message: Message) -> Message:
-        """Return the message with everything changed that is to be.
+        """Return the changed message.
 
         Raises:
-            TransformFailed: this message cannot be changed like that, or what did it took too long, or died.
-            Stopping: it is time to come to an end.
-            Unavailable: there can be no process for it now.
+            TransformFailed: this message cannot be changed in this way, or its process took too long, or died.
+            Stopping: this process is about to stop.
+            Unavailable: the process for transforms cannot be started.
         """
         if (refusal := self.settings.refusal(transform.function)) is not None:
             raise TransformFailed(f"{transform.function} {refusal}")
@@ -128,11 +129,11 @@ class Transformer:
             if not isinstance(error, TransformFailed) or error.was_ended:
                 await self._end()
             raise
-        check_identity(message, changed, transform.function or "it")  # whatever a function has made of its process
+        check_identity(message, changed, transform.function or "it")  # a function may have changed its process
         return changed
 
-    async def _unless_stopped(self, doing: Any) -> Message:  # noqa: ANN401 - a coroutine that is ours
-        """Wait for an answer, or for the end."""
+    async def _unless_stopped(self, doing: Any) -> Message:  # noqa: ANN401 - a coroutine of this class
+        """Wait for an answer, or until this process is about to stop."""
         answer = asyncio.ensure_future(doing)
         stop = asyncio.ensure_future(self._stopped.wait())
         try:
@@ -149,24 +150,24 @@ class Transformer:
         child = await self._started()
         what = transform.function or "it"
         head: dict[str, Any] = {"message": head_of(message)}
-        if transform is not self._told:
+        if transform is not self._sent_transform:
             head["transform"] = transform.to_json()
         try:
             async with self._clock.timeout(self.settings.seconds):
                 await child.send(head, message.body)
-                self._told = transform
-                told, body = await child.receive()
+                self._sent_transform = transform
+                reply, body = await child.receive()
         except TimeoutError:
             raise _ended(f"{what} took longer than {self.settings.seconds:g} s, and was ended") from None
         except (EOFError, ConnectionError):
             raise _ended(f"{what} ended its process: {await child.ending()}") from None
         except _TooMuchError as error:
             raise _ended(f"{what} returned too much: {error}") from None
-        return _message(told, body, what)
+        return _message(reply, body, what)
 
     async def _started(self) -> "_Child":
         if self._child is None:
-            self._told = None
+            self._sent_transform = None
             try:
                 self._child = await _Child.start()
                 async with system_clock.timeout(_START_S):
@@ -184,7 +185,7 @@ class Transformer:
 
 
 class _TooMuchError(Exception):
-    """What comes back is larger than any message."""
+    """The answer is larger than any message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +198,12 @@ class _Child:
 
     @classmethod
     async def start(cls) -> "_Child":
-        """Start it; it finds what we find."""
+        """Start it, with the same import path."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-c", _CHILD, json.dumps(sys.path)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for us; and it is ended with whatever it has started
+            start_new_session=True,  # Ctrl-C must not reach it, and its own child processes are killed with it
         )
         if process.stdin is None or process.stdout is None:
             raise OSError("it has no pipes")
@@ -214,22 +215,22 @@ class _Child:
         await self.taken.drain()
 
     async def receive(self) -> tuple[dict[str, Any], bytes]:
-        """Read a frame, if it is not larger than any message."""
+        """Read a frame, unless it is larger than any message."""
         head, body = LENGTHS.unpack(await self.given.readexactly(LENGTHS.size))
-        if head > _LARGEST_HEAD or body > LARGEST_BODY:  # before it is read: our own memory is not its to fill
+        if head > _LARGEST_HEAD or body > LARGEST_BODY:  # before reading: it must not fill our memory
             raise _TooMuchError(f"{head + body:,} bytes")
-        told = json.loads(await self.given.readexactly(head))
-        return told, await self.given.readexactly(body)
+        values = json.loads(await self.given.readexactly(head))
+        return values, await self.given.readexactly(body)
 
     async def ending(self) -> str:
-        """Return how it ended, if it has closed its pipe because of that."""
+        """Return how it ended, or that it has only closed its pipe."""
         if not await self._has_ended():
             return "it closed its pipe"
         status = self.process.returncode or 0
         return f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
 
     async def end(self) -> None:
-        """End it and whatever it has started, at once."""
+        """Kill it and its own child processes."""
         with suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "killpg"):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -237,10 +238,10 @@ class _Child:
                 self.process.kill()
         await self._has_ended()
         transport: asyncio.SubprocessTransport = self.process._transport  # type: ignore[attr-defined]
-        transport.close()  # nothing else closes the pipe that it has not emptied
+        transport.close()  # nothing else closes a pipe that still has data
 
     async def _has_ended(self) -> bool:
-        """Wait for its end, which is near; not for ever, as something it has started may keep a pipe open."""
+        """Wait for its end, but not for ever: one of its child processes may keep a pipe open."""
         with suppress(TimeoutError):
             async with system_clock.timeout(_END_S):
                 await self.process.wait()
@@ -251,11 +252,11 @@ def _ended(reason: str) -> TransformFailed:
     return TransformFailed(reason, was_ended=True)
 
 
-def _message(told: Mapping[str, Any], body: bytes, what: str) -> Message:
+def _message(head: Mapping[str, Any], body: bytes, what: str) -> Message:
     """Return the message that came back."""
-    if "failed" in told:
-        raise TransformFailed(str(told["failed"])[:1_100])
+    if "failed" in head:
+        raise TransformFailed(str(head["failed"])[:1_100])
     try:
-        return message_of(told["message"], body)
+        return message_of(head["message"], body)
     except (InvalidMessage, InvalidSetting, TypeError, KeyError, AttributeError) as error:
         raise TransformFailed(f"{what} returned no message that can be sent: {error}") from None
