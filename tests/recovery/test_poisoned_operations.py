@@ -47,7 +47,7 @@ async def test_a_function_that_no_setting_names_is_not_called(site, function):
     operation = await stored(process, function)
     operation = await served(process, operation.number)
     assert operation.state is OperationState.PAUSED
-    assert f"the function {function} is not allowed here: state it" in operation.state_reason
+    assert f"the function {function} is not allowed here: allow it" in operation.state_reason
     assert operation.state_reason.endswith("then resume it")
     assert [each.operation for each in process.events if isinstance(each, OperationHalted)] == [operation.number]
     assert (await process.recovery.trail())[0].action == "halt"

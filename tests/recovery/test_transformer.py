@@ -276,7 +276,7 @@ async def test_what_is_not_allowed_is_not_imported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     async with Transformer(HERE) as transformer:
         for name in ("trap:run", "sys:exit"):
-            with pytest.raises(TransformFailed, match=f"{name} is not allowed here: state it"):
+            with pytest.raises(TransformFailed, match=f"{name} is not allowed here: allow it"):
                 await transformer.apply(Transform(function=name), MESSAGE)
     assert not (tmp_path / "sprung").exists()
 
