@@ -174,7 +174,7 @@ class BlockingRecovery:
         Args:
             number: its number.
             every: how long to wait in between; longer if there are so many messages that counting them takes long.
-            until_heard: how long to wait for word of those that were sent, since the last was heard of; 0: not at all.
+            until_heard: how long to wait for outcomes of sent messages, counted from the last one; 0: not at all.
         """
         return self._portal.iterate(self._inner.follow(number, every=every, until_heard=until_heard))
 
@@ -222,7 +222,7 @@ class BlockingRecovery:
 
         Raises:
             OperationConflict: an operation has the same messages already; it is named.
-            QueueNotFound: the messages are redirected to a queue that nobody has declared.
+            QueueNotFound: the messages are redirected to a queue that is not declared.
         """
         return self._portal.run(self._inner.recover(chosen, **how))
 
@@ -231,13 +231,13 @@ class BlockingRecovery:
 
         Raises:
             FailureNotFound: there is none with that id.
-            OperationConflict: somebody else is at it already; the operation is named.
+            OperationConflict: another operation has the message already; the error names it.
             TransformFailed: the message cannot be changed like that.
         """
         return self._portal.run(self._inner.edit(id, transform, **who))
 
     def archive(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[RequestedBy]) -> Operation:
-        """Put messages away that nobody needs; they are kept for as long as ``sweep`` allows."""
+        """Archive messages that need no recovery; they are kept until ``sweep`` deletes them."""
         return self._portal.run(self._inner.archive(chosen, limit=limit, **who))
 
     def restore(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[RequestedBy]) -> Operation:
@@ -249,7 +249,7 @@ class BlockingRecovery:
         return self._portal.run(self._inner.resolve(chosen, limit=limit, **who))
 
     def pause(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
-        """Send nothing more for now. What is staged is taken back."""
+        """Stop sending for now. Staged messages are taken back."""
         return self._portal.run(self._inner.pause(number, actor=actor, reason=reason))
 
     def resume(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
@@ -257,7 +257,7 @@ class BlockingRecovery:
         return self._portal.run(self._inner.resume(number, actor=actor, reason=reason))
 
     def cancel(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
-        """Send nothing more, and let go of what was not sent. When this returns, nothing more will be sent."""
+        """Cancel an operation; messages that were not sent are free again. After this returns, none is sent."""
         return self._portal.run(self._inner.cancel(number, actor=actor, reason=reason))
 
     def set_rate(self, number: int, rate: float | None, *, actor: str = "") -> Operation:
@@ -265,14 +265,14 @@ class BlockingRecovery:
         return self._portal.run(self._inner.set_rate(number, rate, actor=actor))
 
     def acknowledge(self, number: int, *, actor: str = "") -> None:
-        """Note that somebody has seen how an operation ended."""
+        """Note that a person has seen how an operation ended."""
         self._portal.run(self._inner.acknowledge(number, actor=actor))
 
     def redirect(self, queue: str, to: str | None, *, actor: str = "") -> None:
         """Send failed messages of a queue to another from now on, or no longer (None).
 
         Raises:
-            QueueNotFound: nobody has declared the other queue.
+            QueueNotFound: the other queue is not declared.
             RedirectRefused: it would make a chain, or there is one already.
         """
         self._portal.run(self._inner.redirect(queue, to, actor=actor))

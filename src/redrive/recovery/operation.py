@@ -167,7 +167,7 @@ class Operation:
         requested_at: when it was requested.
         started_at: when its first batch was made.
         ended_at: when it was over.
-        acknowledged_by: who has seen how it ended; None: nobody yet.
+        acknowledged_by: the person who has seen how it ended, if any.
     """
 
     number: int
@@ -211,16 +211,16 @@ class Holder:
 
 
 def in_the_way(holders: Sequence[Holder], *, again: str = "again=True") -> str:
-    """Say which operations have messages that somebody wants, and the way out.
+    """Say which operations have the requested messages, and what to do about it.
 
     Args:
         holders: the operations, at least one.
-        again: what to say to have those sent once more that were sent and not heard of.
+        again: the option that sends messages again that were sent and not heard of.
     """
-    told = [f"operation {each.operation} ({_state_and_actor(each)})" for each in holders[:_MOST_NAMED]]
+    names = [f"operation {each.operation} ({_state_and_actor(each)})" for each in holders[:_MOST_NAMED]]
     if len(holders) > _MOST_NAMED:
-        told.append(f"{len(holders) - _MOST_NAMED:,} more")
-    who = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+        names.append(f"{len(holders) - _MOST_NAMED:,} more")
+    who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     count = sum(each.count for each in holders)
     what = "this one" if count == 1 else f"these {count:,}"
     if all(each.state in ENDED for each in holders):

@@ -17,7 +17,7 @@ from redrive.recovery.filter import Filter
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.operation import Kind, Operation, Plan
 from redrive.recovery.records import (
-    NOBODY,
+    NO_MESSAGE,
     AuditEntry,
     DryRun,
     FailedDetail,
@@ -35,7 +35,7 @@ from redrive.recovery.transformer import Transformer, TransformSettings
 
 PAGE = 200
 _LOOK_RARELY = 10
-"""Whoever follows an operation counts its messages again and again: that takes a tenth of the time at most."""
+"""Following an operation counts its messages again and again; this may take a tenth of the time at most."""
 
 _SHORTEST_ID = 4
 """So much of the beginning of an id is needed to find its message."""
@@ -196,7 +196,7 @@ class Reader:
         Args:
             number: its number.
             every: how long to wait in between; longer if there are so many messages that counting them takes long.
-            until_heard: how long to wait for word of those that were sent, since the last was heard of; 0: not at all.
+            until_heard: how long to wait for outcomes of sent messages, counted from the last one; 0: not at all.
         """
         wait, patience = duration.seconds("every", every), duration.seconds("until_heard", until_heard, zero=True)
         waiting, since = -1, 0.0
@@ -248,7 +248,7 @@ class Reader:
             return Filter.parse(chosen, now=now), ()
         ids = [each for each in chosen if isinstance(each, str) and _ID.fullmatch(each)]
         malformed = tuple(str(each) for each in chosen if each not in ids)
-        return Filter(status=frozenset(Status), ids=tuple(ids) or (NOBODY,)), malformed
+        return Filter(status=frozenset(Status), ids=tuple(ids) or (NO_MESSAGE,)), malformed
 
     async def _plan(self, chosen: Chosen, how: Mapping[str, Any]) -> tuple[Plan, tuple[str, ...]]:
         wanted, malformed = self._filter_and_malformed(chosen)

@@ -14,7 +14,7 @@ from redrive.recovery.states import BatchState, OperationState, Outcome, Status
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL takes no NUL, no encoding takes half of a surrogate pair
 
-NOBODY = "0" * 32
+NO_MESSAGE = "0" * 32
 """The id of no failed message: an empty list of ids matches no message, where no list matches every message."""
 
 ATTEMPTS_KEPT = 10

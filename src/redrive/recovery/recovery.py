@@ -48,7 +48,7 @@ class Recovery(Reader):
         ledger: where failures and operations are kept.
         sources: the error queues and dead-letter queues to read.
         classifiers: further ways to group failures: by name, a function of the failure and the message.
-        events_queue: a queue that is told of every failure and every recovery.
+        events_queue: a queue that gets a message for each failure and each recovery.
         settings: how the work is done.
         new_id: names processes and attempts.
         chance: where random numbers come from.
@@ -117,7 +117,7 @@ class Recovery(Reader):
 
     @property
     def ledger(self) -> Ledger:
-        """Where failures and operations are kept, for whoever builds on the port itself."""
+        """The store of failures and operations, for programs that build on the port itself."""
         return self._ledger
 
     @property
@@ -158,7 +158,7 @@ class Recovery(Reader):
 
         Raises:
             OperationConflict: an operation has the same messages already; it is named.
-            QueueNotFound: the messages are redirected to a queue that nobody has declared.
+            QueueNotFound: the messages are redirected to a queue that is not declared.
         """
 
         async def request() -> Operation:
@@ -174,7 +174,7 @@ class Recovery(Reader):
 
         Raises:
             FailureNotFound: there is none with that id.
-            OperationConflict: somebody else is at it already; the operation is named.
+            OperationConflict: another operation has the message already; the error names it.
             TransformFailed: the message cannot be changed like that.
         """
 
@@ -201,7 +201,7 @@ class Recovery(Reader):
         return OperationConflict(failed.operation, f"has sent it already{who} and nothing was heard of it yet")
 
     async def archive(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[RequestedBy]) -> Operation:
-        """Put messages away that nobody needs; they are kept for as long as ``sweep`` allows."""
+        """Archive messages that need no recovery; they are kept until ``sweep`` deletes them."""
         return await self._settle(Kind.ARCHIVE, chosen, limit, who)
 
     async def restore(self, chosen: Chosen, *, limit: int | None = None, **who: Unpack[RequestedBy]) -> Operation:
@@ -215,7 +215,7 @@ class Recovery(Reader):
     # --- operations
 
     async def pause(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
-        """Send nothing more for now. What is staged is taken back."""
+        """Stop sending for now. Staged messages are taken back."""
         return await self._change(number, OperationEvent.PAUSE, actor, reason)
 
     async def resume(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
@@ -223,9 +223,9 @@ class Recovery(Reader):
         return await self._change(number, OperationEvent.RESUME, actor, reason)
 
     async def cancel(self, number: int, *, actor: str = "", reason: str = "") -> Operation:
-        """Send nothing more, and let go of what was not sent. When this returns, nothing more will be sent."""
+        """Cancel an operation; messages that were not sent are free again. After this returns, none is sent."""
         operation = await self.operation(number, newcomers=False)
-        if operation.state is not OperationState.CANCELLING:  # somebody has asked for it, and may have had no answer
+        if operation.state is not OperationState.CANCELLING:  # requested before, perhaps without an answer
             operation = await self._change(number, OperationEvent.CANCEL, actor, reason)
         nap = 0.05
         while not operation.is_over:
@@ -241,7 +241,7 @@ class Recovery(Reader):
         return await self._audited("set-rate", f"operation:{number}", {"actor": actor}, changing)
 
     async def acknowledge(self, number: int, *, actor: str = "") -> None:
-        """Note that somebody has seen how an operation ended."""
+        """Note that a person has seen how an operation ended."""
         noting = self._ledger.acknowledge(number, actor=actor)
         await self._audited("acknowledge", f"operation:{number}", {"actor": actor}, noting)
 
@@ -251,7 +251,7 @@ class Recovery(Reader):
         """Send failed messages of a queue to another from now on, or no longer (None).
 
         Raises:
-            QueueNotFound: nobody has declared the other queue.
+            QueueNotFound: the other queue is not declared.
             RedirectRefused: it would make a chain, or there is one already.
         """
 
@@ -308,7 +308,7 @@ class Recovery(Reader):
         """Delete what was resolved or archived longer ago than that, and operations that ended; return how many."""
         before = utc(await self._ledger.now() - duration.seconds("keep", keep, zero=True))
         subject = f"before:{before.isoformat()}"
-        await self._write_down("sweep", subject, {"actor": actor}, "begun")  # first: nothing is deleted by nobody
+        await self._write_down("sweep", subject, {"actor": actor}, "begun")  # first: every deletion has an entry
         swept = 0
         while gone := await self._ledger.sweep(before):
             swept += gone
@@ -355,7 +355,7 @@ class Recovery(Reader):
         self._report(OperationChanged(operation.number, operation.plan.kind.value, operation.state.word, actor, reason))
 
     async def _audited(self, action: str, subject: str, who: Mapping[str, Any], doing: Coroutine[Any, Any, T]) -> T:
-        """Do what somebody asks for; the ledger writes down what it does, and this what it refuses."""
+        """Carry out a request; the ledger audits what it does, and this audits what it refuses."""
         try:
             return await doing
         except (UsageError, MessageError) as error:

@@ -27,7 +27,7 @@ class Canary:
     Attributes:
         count: how many.
         max_failures: how many of them may fail again.
-        patience: seconds to wait for word of them; silence is no success.
+        patience: seconds to wait for their outcomes; after that the operation is paused.
     """
 
     count: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What SQLite and PostgreSQL write where a script or a migration has a mark. Pure: no I/O."""
+"""How SQLite and PostgreSQL spell the marks in scripts and migrations. Pure: no I/O."""
 
 import re
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ _TAKES_A_VALUE = frozenset({"?", "IN @ints", "IN @texts", "contains", "within"})
 
 @dataclass(frozen=True, eq=False)
 class Dialect:
-    """How a database spells what the two SQL languages do not share.
+    """How a database spells the marks, for which the two SQL languages differ.
 
     Attributes:
-        marks: what stands for a mark in a statement; ``{n}`` is the number of its value, ``{column}`` its column.
-        types: what stands for a mark in a migration, in the order in which they are replaced.
+        marks: the text for each mark in a statement; ``{n}`` is the number of its value, ``{column}`` its column.
+        types: the text for each mark in a migration, in the order in which they are replaced.
     """
 
     marks: Mapping[str, str]
     types: Mapping[str, str]
 
     def migration(self, script: str) -> str:
-        """Return a migration as the database understands it; PostgreSQL's keeps ``@.`` for its schema."""
+        """Return a migration in the database's own SQL; PostgreSQL's keeps ``@.`` for its schema."""
         for mark, replacement in self.types.items():
             script = script.replace(mark, replacement)
         return script
@@ -31,12 +31,12 @@ class Dialect:
 
 @lru_cache(maxsize=2_000)
 def statement(dialect: Dialect, text: str, prefix: str) -> str:
-    """Return a statement as a database understands it.
+    """Return a statement in a database's own SQL.
 
     Args:
         dialect: how the database spells it.
         text: the statement with marks.
-        prefix: what stands before the names of our tables.
+        prefix: the prefix of Redrive's tables.
     """
     values = 0
 
@@ -59,7 +59,7 @@ SQLITE = Dialect(
         "?": "?",
         "IN @ints": _SQLITE_LIST,
         "IN @texts": _SQLITE_LIST,
-        " @lock": "",  # a transaction that writes has the whole file to itself
+        " @lock": "",  # a writing transaction locks the whole file
         "@list": "json_group_array",
         "contains": _SQLITE_SEARCH,
         "within": _SQLITE_SEARCH,
@@ -85,7 +85,7 @@ POSTGRES = Dialect(
         " @lock": " FOR UPDATE",
         "@list": "json_agg",
         "contains": """position(lower(${n}::text COLLATE "C") IN lower({column} COLLATE "C")) > 0""",
-        # as LATIN1 any byte is a letter, but for 0: bytes that have one are compared in octal, where 303 may be an é
+        # as LATIN1 every byte except 0 is a letter: bytes with a 0 are compared in octal, where 303 may be an é
         "within": """CASE WHEN position(decode('00', 'hex') IN {column}) = 0
             THEN position(lower(convert_from(convert_to(${n}::text, 'UTF8'), 'LATIN1') COLLATE "C")
                 IN lower(convert_from({column}, 'LATIN1') COLLATE "C")) > 0

@@ -22,14 +22,14 @@ class Migration(NamedTuple):
 
 
 def pending(migrations: Sequence[tuple[str, str]], done: Sequence[str]) -> list[Migration]:
-    """Return the migrations that are still to be done.
+    """Return the migrations that a database still needs.
 
     Args:
-        migrations: the names and scripts of all that there are.
-        done: the names of those that a database has had, in order of their numbers.
+        migrations: the names and scripts of all migrations.
+        done: the names of those that the database has, in order of their numbers.
 
     Raises:
-        SchemaMismatch: the database is newer than these migrations, or was made by others.
+        SchemaMismatch: the database is newer than these migrations, or has other ones.
     """
     known = [name for name, _ in migrations]
     if list(done) != known[: len(done)]:

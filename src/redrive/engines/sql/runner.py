@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Runs scripts: one loop, and what each database does for a step.
+"""Runs scripts: one loop, and a driver for each database.
 
-The loop waits for its database, as PostgreSQL's driver wants. SQLite's driver blocks instead, so on SQLite the loop
-never waits, and is finished the first time it is asked to go on.
+The loop is a coroutine, because PostgreSQL's driver is async. SQLite's driver blocks, so on SQLite the loop never
+waits, and ends at the first ``send``.
 """
 
 import json
@@ -15,26 +15,26 @@ from redrive.engines.sql.script import Many, Now, Row, Script, Sql
 
 T = TypeVar("T")
 SQLITE_PREFIX = "redrive_"
-"""What the names of our tables begin with in SQLite, where a program's own tables may be in the same file."""
+"""The prefix of Redrive's tables in SQLite, where a program's own tables may be in the same file."""
 
 
 class Driver(Protocol):
-    """A connection on which the statements of a transaction are done.
+    """A connection that runs the statements of a transaction.
 
     Attributes:
         dialect: how its database spells them.
-        prefix: what stands before the names of our tables.
+        prefix: the prefix of Redrive's tables.
     """
 
     dialect: Dialect
     prefix: str
 
     async def fetch(self, text: str, values: Sequence[object]) -> Sequence[Row]:
-        """Do a statement, and return its rows."""
+        """Run a statement, and return its rows."""
         ...
 
     async def execute_many(self, text: str, rows: Sequence[Sequence[object]]) -> None:
-        """Do a statement once for each row of values."""
+        """Run a statement once for each row of values."""
         ...
 
     async def now(self) -> float:
@@ -77,14 +77,14 @@ class SqliteDriver:
         self._time = time
 
     async def fetch(self, text: str, values: Sequence[object]) -> Sequence[Row]:
-        """Do a statement; a list of values is one value in JSON."""
+        """Run a statement; a list of values is one value in JSON."""
         cursor = self._connection.cursor()
         cursor.row_factory = sqlite3.Row
         given = [json.dumps(value) if isinstance(value, list) else value for value in values]
         return cursor.execute(text, given).fetchall()
 
     async def execute_many(self, text: str, rows: Sequence[Sequence[object]]) -> None:
-        """Do a statement once for each row of values."""
+        """Run a statement once for each row of values."""
         self._connection.executemany(text, rows)
 
     async def now(self) -> float:
@@ -98,7 +98,7 @@ def run_sqlite(connection: sqlite3.Connection, script: Script[T], time: float) -
 
 
 def _finished(running: Coroutine[Any, Any, T]) -> T:
-    """Return what comes of a coroutine that never waits."""
+    """Return the result of a coroutine that never waits."""
     try:
         running.send(None)
     except StopIteration as end:
@@ -114,11 +114,11 @@ class AsyncpgConnection(Protocol):
     """A connection of asyncpg with a transaction."""
 
     def fetch(self, statement: str, *values: object) -> Awaitable[Sequence[Row]]:
-        """Do a statement, and return its rows."""
+        """Run a statement, and return its rows."""
         ...
 
     def executemany(self, statement: str, rows: Sequence[Sequence[object]]) -> Awaitable[None]:
-        """Do a statement once for each row of values."""
+        """Run a statement once for each row of values."""
         ...
 
 
@@ -127,8 +127,8 @@ class PostgresDriver:
 
     Args:
         connection: the connection.
-        schema: the schema of our tables, quoted.
-        time: reads the time; it is asked once at most, as that may cost a round trip.
+        schema: the schema of Redrive's tables, quoted.
+        time: reads the time; called once at most, because it may cost a round trip.
     """
 
     dialect = POSTGRES
@@ -140,15 +140,15 @@ class PostgresDriver:
         self._time: float | None = None
 
     async def fetch(self, text: str, values: Sequence[object]) -> Sequence[Row]:
-        """Do a statement."""
+        """Run a statement."""
         return await self._connection.fetch(text, *values)
 
     async def execute_many(self, text: str, rows: Sequence[Sequence[object]]) -> None:
-        """Do a statement once for each row of values."""
+        """Run a statement once for each row of values."""
         await self._connection.executemany(text, rows)
 
     async def now(self) -> float:
-        """Return the database's time when the script first asked for it."""
+        """Return the database's time at the script's first request for it."""
         if self._time is None:
             self._time = await self._ask()
         return self._time

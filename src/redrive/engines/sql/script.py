@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Transactions as generators of steps, so that each is written once for SQLite and for PostgreSQL. Pure: no I/O.
 
-A script yields steps and is sent their rows; the runner has the connection and the transaction. What the two SQL
-languages do not share is spelled with a few marks, which ``dialects`` translates:
+A script yields steps and is sent their rows; the runner has the connection and the transaction. Where the two SQL
+languages differ, a script has a mark, which ``dialects`` translates:
 
 ================  ======================================================================
 ``?``             the next value
-``@.``            what stands before the names of our tables: a schema, or a prefix
+``@.``            the prefix of Redrive's tables: a schema, or a text
 ``IN @ints``      one of a list of numbers, given as one value
 ``IN @texts``     one of a list of texts, given as one value
-``@lock``         keep others from these rows until the transaction ends
-``@contains(x)``  whether a text has the next value in it; only ASCII letters are the same in upper and lower case
-``@within(x)``    whether bytes have the UTF-8 of the next value in them, likewise
+``@lock``         lock these rows until the transaction ends
+``@contains(x)``  whether a text contains the next value, ignoring the case of ASCII letters
+``@within(x)``    whether bytes contain the UTF-8 of the next value, ignoring the case of ASCII letters
 ``@list(x)``      all numbers of a column, as a list in JSON
 ================  ======================================================================
 """
@@ -35,7 +35,7 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A statement that is done once for each row of values; it has no answer."""
+    """A statement that runs once for each row of values; it has no answer."""
 
     text: str
     rows: Sequence[Sequence[object]]
@@ -51,7 +51,7 @@ Script: TypeAlias = Generator[Step, Sequence[Row], T]
 
 
 def now() -> Script[float]:
-    """Return the time of the transaction in seconds since 1970; it is the same however often a script asks."""
+    """Return the time of the transaction in seconds since 1970; it is the same for the whole script."""
     ((time,),) = yield Now()
     return float(time)
 
@@ -69,8 +69,8 @@ def scalars(statement: Sql) -> Script[list[Any]]:
 
 
 def values_of(row: Row, **read: object) -> dict[str, Any]:
-    """Return the values of a row by their names, with those that were read from the stored ones."""
-    return {**dict(zip(row.keys(), row, strict=True)), **read}  # not by one name after another: that is slow
+    """Return the values of a row by their names; ``read`` replaces stored values by what they were decoded to."""
+    return {**dict(zip(row.keys(), row, strict=True)), **read}  # looking up one name after another is slow
 
 
 def insert(table: str, columns: Sequence[str]) -> str:
@@ -79,10 +79,10 @@ def insert(table: str, columns: Sequence[str]) -> str:
 
 
 def assigned(columns: Sequence[str]) -> str:
-    """Return what an update sets these columns to: a row of values."""
+    """Return the assignments of an update that sets these columns to a row of values."""
     return ", ".join(f"{column} = ?" for column in columns)
 
 
 def plain(text: str) -> str:
-    """Return a text that every database can store."""
+    """Return a text in a form that every database can store."""
     return text.replace("\0", "").encode(errors="backslashreplace").decode()

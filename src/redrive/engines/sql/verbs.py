@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Verb: TypeAlias = "Callable[Concatenate[SqlStore, P], CoroutineType[Any, Any, T]]"
-"""A method whose arguments are a script's, and that returns what the script returns."""
+"""A method with the arguments and the result of a script."""
 
 
 def writes(script: Callable[P, Script[T]]) -> "Verb[P, T]":
-    """Return a verb that runs a script in a transaction, durably; the script may be begun again."""
+    """Return a verb that runs a script in a durable transaction; the script may be run again from its beginning."""
 
     async def verb(store: "SqlStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await store.database.run(lambda: script(*args, **kwargs))
@@ -27,7 +27,7 @@ def writes(script: Callable[P, Script[T]]) -> "Verb[P, T]":
 
 
 def reads(script: Callable[P, Script[T]]) -> "Verb[P, T]":
-    """Return a verb that runs a script that only reads, all of it as it was at one moment."""
+    """Return a verb that runs a script that only reads, from one snapshot."""
 
     async def verb(store: "SqlStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await store.database.look(lambda: script(*args, **kwargs))

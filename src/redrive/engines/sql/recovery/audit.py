@@ -37,7 +37,7 @@ def counts_of_notes(subjects: list[str]) -> Script[dict[str, int]]:
 
 
 def drop_note(number: int, actor: str) -> Script[None]:
-    """Remove a note; the trail keeps what it said."""
+    """Remove a note; the audit trail keeps its text."""
     rows = yield Sql("DELETE FROM @.notes WHERE number = ? RETURNING subject, text", [number])
     if not rows:
         raise NoteNotFound(number)
@@ -49,7 +49,7 @@ def drop_note(number: int, actor: str) -> Script[None]:
 
 
 def write_audit(actor: str, action: str, subject: str, reason: str, outcome: str) -> Script[None]:
-    """Write down who did what, why, and what came of it."""
+    """Add an entry: who did what, why, and with what result."""
     time = yield from now()
     yield Sql(
         "INSERT INTO @.audit (at, actor, action, subject, reason, outcome) VALUES (?, ?, ?, ?, ?, ?)",

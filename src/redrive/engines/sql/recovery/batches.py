@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The way of a batch in SQL, from staging to its end, and the lanes that batches take."""
+"""Batches in SQL, from staging to their end, and their lanes."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,17 +30,17 @@ from redrive.recovery.states import (
 )
 
 _LARGEST_PAGE_BYTES = 16 * 1_048_576
-"""Messages are read in pages of that size at most, unless one alone is larger."""
+"""The largest page of messages in bytes, unless a single message is larger."""
 
 _NO_COPY = "there was nothing to send: its content is gone, or it was restored after its turn"
 _CANCELLED = "the operation was cancelled"
 _IS_PENDING = among("outcome", [Outcome.PENDING])
 _STAGE, _FORWARD = transition(MESSAGES, FailureEvent.STAGE), transition(BATCHES, BatchEvent.STAGE)
 _ADD_REASON = "reason = ? || CASE reason WHEN '' THEN '' ELSE '; it ' || reason END"
-"""What becomes of a message, and behind it what was in doubt about it before."""
+"""The reason of an outcome, followed by an earlier doubt."""
 
 _WAITING = f"b.lane = ? AND {among('b.state', [BatchState.STAGING])}"
-_NEXT = (  # the operation that has had least, then its first batch: a lane may have thousands waiting
+_NEXT = (  # the operation that was served least, then its first batch: a lane may have thousands waiting
     f"SELECT min(b.number) FROM @.batches b WHERE {_WAITING} AND b.operation = (SELECT o.number FROM @.operations o"
     f" WHERE {among('o.state', (*AT_WORK, OperationState.CANCELLING))}"
     f" AND EXISTS (SELECT 1 FROM @.batches b WHERE {_WAITING} AND b.operation = o.number)"
@@ -58,7 +58,7 @@ def next_batch(lease: Lease, lane: str) -> Script[Batch | None]:
     yield from check(lease, lock="")
     is_forwarding = among("b.state", [BatchState.FORWARDING])
     rows = yield Sql(f"{_BATCH} AND {is_forwarding} AND b.number = l.batch", [lane])
-    if not rows:  # there is none, or the lane points at one that has vanished
+    if not rows:  # there is none, or the lane points at a batch that is gone
         rows = yield Sql(f"{_BATCH} AND b.number = ({_NEXT})", [lane, lane, lane])
     if not rows:
         return None
@@ -76,7 +76,7 @@ def next_batch(lease: Lease, lane: str) -> Script[Batch | None]:
 
 
 def to_stage(batch: Batch, *, after: int = 0, limit: int = 200) -> Script[tuple[list[Staged], int | None]]:
-    """Return messages of a batch that are still to be recovered, as fit into memory, and after which to go on."""
+    """Return messages of a batch that are still to be staged, as many as fit into memory, and after which to go on."""
     found = yield Sql(
         "SELECT p.failure, f.bytes, f.queue FROM @.parts p JOIN @.failures f ON f.number = p.failure"
         f" WHERE p.batch = ? AND {_IS_PENDING} AND p.failure > ? AND {_STAGE.able} ORDER BY p.failure LIMIT ?",
@@ -101,7 +101,7 @@ def to_stage(batch: Batch, *, after: int = 0, limit: int = 200) -> Script[tuple[
 
 
 def staged(lease: Lease, batch: Batch, copied: Mapping[str, int], refused: Mapping[int, str]) -> Script[set[int]]:
-    """Let a batch go forward: status, staging id and pointer change together."""
+    """Move a batch to forwarding: statuses, staging id and the lane's pointer change together."""
     yield from check(lease)
     change = yield from next_change()
     yield from _leave(batch, refused, PartEvent.EJECT)
@@ -123,7 +123,7 @@ def staged(lease: Lease, batch: Batch, copied: Mapping[str, int], refused: Mappi
 
 
 def _issue(batch: Batch, failures: set[int], change: int) -> Script[set[int]]:
-    """Note that messages are on their way; return those that still could be."""
+    """Mark messages as retry-issued; return those whose status allowed that."""
     issue = (
         f"UPDATE @.failures SET {_STAGE.to}, settled_at = ?, change = ?, operation = ?"
         f" WHERE number IN @ints AND {_STAGE.able} RETURNING number"
@@ -133,7 +133,7 @@ def _issue(batch: Batch, failures: set[int], change: int) -> Script[set[int]]:
 
 
 def _forward(batch: Batch) -> Script[None]:
-    """Let the copies of a batch be forwarded, and let its lane point at it."""
+    """Change a batch to forwarding, and let its lane point at it."""
     yield Sql(
         f"UPDATE @.batches SET {_FORWARD.to}, staging_id = ? WHERE number = ? AND {_FORWARD.able}",
         [batch.staging_id, batch.number],
@@ -146,7 +146,7 @@ def _forward(batch: Batch) -> Script[None]:
 
 
 def _uncopied(failures: set[int]) -> Script[list[int]]:
-    """Return those of some messages that were to be sent, and of which no copy could be made."""
+    """Return those of some messages that could still be sent, but have no copy."""
     if not failures:
         return []
     found = f"SELECT number FROM @.failures WHERE number IN @ints AND {_STAGE.able} ORDER BY number"
@@ -154,7 +154,7 @@ def _uncopied(failures: set[int]) -> Script[list[int]]:
 
 
 def _claimed(batch: Batch) -> Script[set[int]]:
-    """Return the messages of a batch that nothing has become of yet."""
+    """Return the messages of a batch that have no outcome yet."""
     found = f"SELECT failure FROM @.parts WHERE batch = ? AND {_IS_PENDING}"
     return set((yield from scalars(Sql(found, [batch.number]))))
 
@@ -184,7 +184,7 @@ def pending(batch: Batch) -> Script[set[int]]:
 
 
 def latest(lease: Lease, batch: Batch) -> Script[Batch]:
-    """Return a batch with what its operation is up to now, if the batch is still ours to work on."""
+    """Return a batch with its operation's present plan and state, if the lease is still valid."""
     yield from check(lease, lock="")
     ((plan, state),) = yield Sql("SELECT plan, state FROM @.operations WHERE number = ?", [batch.operation])
     return replace(batch, plan=Plan.from_json(json.loads(plan)), operation_state=OperationState(state))
@@ -196,7 +196,7 @@ def _is_cancelled(batch: Batch) -> Script[bool]:
 
 
 def reserve(lease: Lease, batch: Batch, next_at: float) -> Script[None]:
-    """Note that a lane sends now and not again before then."""
+    """Note that a lane sends now, and not again before ``next_at``."""
     yield from check(lease)
     yield Sql("UPDATE @.lanes SET next_at = ? WHERE name = ?", [next_at, batch.lane])
 
@@ -218,7 +218,7 @@ def _note_forwarded(batch: Batch, failures: Sequence[int], reason: str) -> Scrip
 
 
 def doubt(lease: Lease, batch: Batch, numbers: Sequence[int], reason: str) -> Script[None]:
-    """Note something about messages that is added to the reason for whatever becomes of them."""
+    """Note a doubt about messages; it is added to the reason of their outcome."""
     yield from check(lease)
     yield Sql(
         f"UPDATE @.parts SET reason = ? WHERE operation = ? AND failure IN @ints AND {_IS_PENDING}",
@@ -234,7 +234,7 @@ def eject(lease: Lease, batch: Batch, reasons: Mapping[int, str]) -> Script[None
 
 
 def _leave(batch: Batch, reasons: Mapping[int, str], event: PartEvent) -> Script[None]:
-    """Let messages leave a batch, with their reasons; they are unresolved again."""
+    """Remove messages from a batch, with their reasons; they are unresolved again."""
     if reasons:
         yield from _end_parts(batch, reasons, event)
         yield from _revert(batch, list(reasons))
@@ -251,7 +251,7 @@ def _revert(batch: Batch, failures: list[int]) -> Script[None]:
 
 
 def unstage(lease: Lease, batch: Batch, numbers: Sequence[int]) -> Script[None]:
-    """Take messages back that were staged and not sent, as their operation was paused or cancelled."""
+    """Take back messages that were staged and not sent, because their operation was paused or cancelled."""
     yield from check(lease)
     yield from next_change()
     if (yield from _is_cancelled(batch)):
@@ -266,7 +266,7 @@ def unstage(lease: Lease, batch: Batch, numbers: Sequence[int]) -> Script[None]:
 
 
 def _successor(batch: Batch) -> Script[int]:
-    """Return the batch that has what a batch took back; a batch itself never goes backward."""
+    """Return the batch for messages that this batch took back; a batch itself never goes backward."""
     ((known, is_canary),) = yield Sql(
         "SELECT successor, is_canary FROM @.batches WHERE number = ? @lock", [batch.number]
     )
@@ -301,7 +301,7 @@ def finish(lease: Lease, batch: Batch, forwarded: Sequence[int] = ()) -> Script[
 
 
 def delete_batch(batch: int) -> Script[None]:
-    """Forget a batch that is done, and let its lane point at nothing."""
+    """Delete a finished batch, and let its lane point at none."""
     finish = transition(BATCHES, BatchEvent.FINISH)
     yield Sql(f"DELETE FROM @.batches WHERE number = ? AND {finish.able}", [batch])
     yield Sql("UPDATE @.lanes SET batch = NULL WHERE batch = ?", [batch])
@@ -317,7 +317,7 @@ def count_strays(lease: Lease, lane: str, strays: int) -> Script[None]:
 
 
 def lanes() -> Script[list[LaneInfo]]:
-    """Return the lanes, and who is at work in each."""
+    """Return the lanes, and the process that works in each."""
     rows = yield Sql(
         "SELECT l.name, l.batch, l.strays, CASE WHEN s.until > ? THEN s.session END FROM @.lanes l"
         " LEFT JOIN @.leases s ON s.name = 'lane/' || l.name ORDER BY l.name",

@@ -17,7 +17,7 @@ from redrive.recovery.states import CLAIMS, ENDED, SETTLED, Outcome, Status
 
 _GROUP_COLUMNS = {"exception": "f.exception_group", "queue": "f.queue", "type": "f.message_type"}
 _AFTER_HEX = "g"
-"""Ids are hexadecimal: those that begin with a text are before that text with this letter behind it."""
+"""Ids are hexadecimal, so ids that begin with a text sort before that text followed by this letter."""
 
 _CLAIM = f"SELECT p.operation FROM @.parts p WHERE p.failure = f.number AND {among('p.outcome', CLAIMS)}"
 
@@ -119,7 +119,7 @@ def sources_seen() -> Script[list[str]]:
 
 
 def show(id: str) -> Script[FailedDetail | None]:  # noqa: A002 - it is called that everywhere
-    """Return everything about the failed message whose id begins so; None if there is none, or more than one."""
+    """Return everything about the failed message whose id begins with this; None if there is none, or several."""
     rows = yield Sql(f"{_SUMMARY} WHERE c.id >= ? AND c.id < ? LIMIT 2", [id, id + _AFTER_HEX])
     if len(rows) != 1:
         return None
@@ -156,7 +156,7 @@ def _earlier_attempts(number: int) -> Script[list[FailedAttempt]]:
 
 
 PART = "p.operation, p.failure, p.outcome, p.reason, p.at"
-"""The columns of a ``Part``, but for the id of its message."""
+"""The columns of a ``Part``, without the id of its message."""
 
 
 def part_of(row: Row, id_: str) -> Part:
@@ -177,7 +177,7 @@ _SWEPT = (
 
 
 def sweep(settled_before: datetime, limit: int = 1_000) -> Script[int]:
-    """Delete messages that were resolved or archived before then, unless an operation has them."""
+    """Delete messages that were resolved or archived before an instant, unless an operation has them."""
     yield from next_change()
     gone = yield from scalars(
         Sql(
@@ -193,7 +193,7 @@ def sweep(settled_before: datetime, limit: int = 1_000) -> Script[int]:
 
 
 def _sweep_operations(ended_before: datetime) -> Script[int]:
-    """Delete one operation that ended before then, unless nothing was heard yet of some of its messages."""
+    """Delete one operation that ended before an instant, unless some of its messages are still waited for."""
     numbers = yield from scalars(
         Sql(
             f"SELECT o.number FROM @.operations o WHERE {among('o.state', ENDED)} AND o.ended_at < ?"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A filter as an SQL condition on the failures ``f``. It means what ``Filter.matches`` says; the tests compare them."""
+"""A filter as an SQL condition on the failures ``f``. Tests compare it with ``Filter.matches``."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,12 +26,12 @@ class Condition(NamedTuple):
 
 
 def condition(chosen: Filter) -> Script[Condition]:
-    """Return the condition of a filter; the names of exceptions that it may mean are looked up first."""
+    """Return the condition of a filter; patterns for exceptions are first replaced by the names that match."""
     chosen.check_settled()
     found = Condition("TRUE", [])
     if chosen.status != frozenset(Status):
         found = found.also(among("f.status", sorted(chosen.status)))
-        if Status.UNRESOLVED not in chosen.status:  # as the index for the others says it
+        if Status.UNRESOLVED not in chosen.status:  # in the words of the partial index
             found = found.also(above("f.status", Status.UNRESOLVED))
     if chosen.groups:
         found = _in_groups(found, chosen.groups)
@@ -56,7 +56,7 @@ _HAS_TEXT = (
 def _any_of(found: Condition, column: str, kind: str, values: Sequence[object]) -> Condition:
     if not values:
         return found
-    if len(values) == 1:  # as an equation, so that an index is in order behind it
+    if len(values) == 1:  # an equation, so that the index gives the rows in order
         return found.also(f"{column} = ?", values[0])
     return found.also(f"{column} IN @{kind}", list(values))
 
@@ -80,7 +80,7 @@ def _in_groups(found: Condition, groups: Sequence[str]) -> Condition:
 
 
 def _spelled_out(patterns: Sequence[Pattern]) -> Script[Sequence[Pattern]]:
-    """Return patterns for exceptions as the names of those that there are, which an index can be asked for."""
+    """Return patterns for exceptions as the known names that match them, so that an index can be used."""
     if all(each.kind == "exact" for each in patterns):
         return patterns
     seen = yield from scalars(Sql("SELECT name FROM @.seen_names WHERE kind = 'exception' LIMIT ?", [_MOST_NAMES + 1]))

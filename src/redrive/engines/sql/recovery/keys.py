@@ -7,6 +7,6 @@ _NAME = "tags"
 
 
 def key(fresh: bytes) -> Script[bytes]:
-    """Store a new key, unless there is one already; return the one that counts."""
+    """Store a new key, unless there is one already; return the stored one."""
     yield Sql("INSERT INTO @.ledger_keys (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", [_NAME, fresh.hex()])
     return bytes.fromhex((yield from scalar(Sql("SELECT value FROM @.ledger_keys WHERE name = ?", [_NAME]))))

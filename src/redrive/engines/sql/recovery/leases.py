@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Leases in SQL: who may work on an operation or in a lane, shown by every change of a batch; and who serves."""
+"""Leases in SQL: which process may work on an operation or in a lane; and which processes serve."""
 
 from redrive.clock import utc
 from redrive.engines.sql.script import Script, Sql, now, scalar
@@ -8,10 +8,10 @@ from redrive.recovery.records import Lease, ServiceInfo
 
 
 def hold(name: str, session: str, seconds: float) -> Script[Lease | None]:
-    """Take a lease that is free, or ours, or has ended.
+    """Take a lease that is free, has ended, or belongs to the same session.
 
-    One that lasts longer than any can was taken before the clock was set back. A holder that lives soon renews it; so
-    it is shortened to what it can be, and never taken before that is over.
+    A lease with more time left than ``seconds`` was taken before the clock was set back. It is shortened to ``seconds``
+    and not taken before that time is over; a live holder renews it by then.
     """
     time = yield from now()
     yield Sql(
@@ -45,7 +45,7 @@ def release(lease: Lease) -> Script[None]:
 
 
 def present(session: str, host: str, seconds: float) -> Script[None]:
-    """Note that a process serves, and forget those that have not been heard of, also if the clock was set back."""
+    """Note that a process serves, and forget those that stopped noting it, also if the clock was set back."""
     time = yield from now()
     yield Sql("DELETE FROM @.services WHERE until <= ?", [time])
     yield Sql("UPDATE @.services SET until = ? WHERE until > ?", [time + seconds, time + seconds])
@@ -69,10 +69,10 @@ def services() -> Script[list[ServiceInfo]]:
 
 
 def check(lease: Lease, lock: str = " @lock") -> Script[None]:
-    """Refuse to go on with a lease that is not ours any more."""
+    """Raise ``LeaseLost`` if a lease has ended or gone to another process."""
     time = yield from now()
     rows = yield Sql(
         f"SELECT 1 FROM @.leases WHERE name = ? AND token = ? AND until > ?{lock}", [lease.name, lease.token, time]
     )
     if not rows:
-        raise LeaseLost(f"{lease.name} has gone to another process, or the time for it was over")
+        raise LeaseLost(f"the lease on {lease.name} has ended, or another process has it")

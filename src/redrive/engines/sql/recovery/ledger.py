@@ -16,7 +16,7 @@ class SqlLedger(SqlStore):
     _key: bytes | None = None
 
     async def key(self) -> bytes:
-        """Return the key that seals tags; the first caller of all makes it."""
+        """Return the key that seals tags; the first call creates it."""
         if self._key is None:
             self._key = await self._kept_key(secrets.token_bytes(KEY_BYTES))
         return self._key
@@ -56,7 +56,7 @@ class SqlLedger(SqlStore):
     redirect = writes(operations_sql.redirect)
     operations = reads(operations_sql.operations)
 
-    # --- who is at work
+    # --- processes and leases
     hold = writes(leases.hold)
     renew = writes(leases.renew)
     release = writes(leases.release)

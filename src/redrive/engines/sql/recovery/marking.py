@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Operations at work in SQL: what there is to do, marking and claiming messages, and how it ends."""
+"""The work on operations in SQL: what there is to do, marking and claiming messages, and ending an operation."""
 
 import json
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from redrive.recovery.states import (
 )
 
 _CANCELLED = "the operation was cancelled"
-_IS_CLAIM = among("outcome", CLAIMS)  # said wherever a message's claim is looked for: its index is for these
+_IS_CLAIM = among("outcome", CLAIMS)  # in every query for a claim, so that the partial index is used
 _IS_PENDING = among("outcome", [Outcome.PENDING])
 _IS_MARKING = among("state", [BatchState.MARKING])
 
@@ -45,7 +45,7 @@ _IS_MARKING = among("state", [BatchState.MARKING])
 
 
 def work() -> Script[Work]:
-    """Say what there is to do."""
+    """Return the work that there is to do."""
     time = yield from now()
     rows = yield Sql(
         f"SELECT o.number, o.state, o.not_before, {HAS_MEMBERS} AS has_members, coalesce(b.many, 0) AS batches,"
@@ -69,7 +69,7 @@ def work() -> Script[Work]:
 
 
 def _wants_attention(row: Row, time: float) -> bool:
-    """Say whether there is something to do for an operation beside what its lanes do."""
+    """Say whether an operation has work that is not the work of its lanes."""
     state, not_before = OperationState(row["state"]), row["not_before"]
     if state is OperationState.SCHEDULED:
         return not_before is None or not_before <= time
@@ -82,7 +82,7 @@ def _wants_attention(row: Row, time: float) -> bool:
 
 
 def mark(lease: Lease, operation: int) -> Script[bool]:
-    """Give some messages of an operation their turn: make batches of them; False if they were the last for now."""
+    """Put the next messages of an operation into batches; False if they were the last for now."""
     yield from check(lease)
     (row,) = yield Sql("SELECT plan, state, cutoff, has_verdict FROM @.operations WHERE number = ? @lock", [operation])
     plan, state = Plan.from_json(json.loads(row["plan"])), OperationState(row["state"])
@@ -103,7 +103,7 @@ def mark(lease: Lease, operation: int) -> Script[bool]:
 
 
 def _next_members(operation: int, limit: int) -> Script[tuple[list[int], bool]]:
-    """Take messages of an operation that have not had their turn yet; say whether they are the last."""
+    """Take the next messages of an operation that are not in a batch yet; say whether they are the last."""
     rows = yield Sql(
         "SELECT last, numbers FROM @.operation_members WHERE operation = ? ORDER BY last LIMIT 2", [operation]
     )
@@ -122,9 +122,9 @@ def _next_members(operation: int, limit: int) -> Script[tuple[list[int], bool]]:
 
 
 def _by_lane(turn: "_Chosen", cutoff: int) -> Script[dict[str, list[int]]]:
-    """Return messages by their destinations; skip those that are gone, or have changed since the request."""
+    """Return messages by their destinations; skip those that were deleted, or have changed since the request."""
     rows = yield Sql("SELECT number, queue, change FROM @.failures WHERE number IN @ints", [turn.failures])
-    is_named = bool(turn.plan.filter.ids)  # a request that names messages means them, whatever has become of them since
+    is_named = bool(turn.plan.filter.ids)  # a request with ids means these messages, even if they have changed
     queues: dict[int, str] = {number: queue for number, queue, change in rows if change <= cutoff or is_named}
     yield from _insert_skipped(turn, set(turn.failures).difference(queues))
     ways = yield from redirects()
@@ -144,7 +144,7 @@ def _make_batches(lease: Lease, turn: "_Chosen", lanes: dict[str, list[int]]) ->
             for lane, chosen in lanes.items()
         ],
     )
-    if turn.plan.kind is Kind.RECOVER:  # known before anything is staged there: strays are looked for in every lane
+    if turn.plan.kind is Kind.RECOVER:  # before anything is staged there: every known lane is checked for strays
         known = "INSERT INTO @.lanes (name, next_at) VALUES (?, 0) ON CONFLICT DO NOTHING"
         yield Many(known, [(lane,) for lane in sorted(lanes)])
     yield Sql(
@@ -175,7 +175,7 @@ def claim(lease: Lease, operation: int) -> Script[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Messages whose turn it is, and the batch that wants them, if there is one yet."""
+    """Messages that are to be put into a batch, and the batch, if it exists already."""
 
     operation: int
     batch: int
@@ -212,7 +212,7 @@ def _insert_parts(chosen: _Chosen) -> Script[int]:
         Sql(
             f"{_INSERT} SELECT ?, f.number, ?, ?, {int(FIRST_OUTCOME[PartEvent.CLAIM])}, '', ? FROM @.failures f"
             f" WHERE f.number IN @ints AND {among('f.status', chosen.able)}"
-            " ON CONFLICT DO NOTHING RETURNING failure",  # what another operation has is not free
+            " ON CONFLICT DO NOTHING RETURNING failure",  # a message that another operation has is not free
             [chosen.operation, chosen.batch, chosen.is_canary, (yield from now()), chosen.failures],
         )
     )
@@ -221,7 +221,7 @@ def _insert_parts(chosen: _Chosen) -> Script[int]:
 
 
 def _insert_skipped(chosen: _Chosen, failures: set[int]) -> Script[None]:
-    """Skip some of the messages, for what is found to be the reason."""
+    """Skip some of the messages, each with its reason."""
     if not failures:
         return
     status = " ".join(f"WHEN {among('f.status', [each])} THEN 'it is {each.word}'" for each in Status)
@@ -241,7 +241,7 @@ def _insert_skipped(chosen: _Chosen, failures: set[int]) -> Script[None]:
 
 
 def _insert_ended(chosen: _Chosen, event: PartEvent, reason: str) -> Script[None]:
-    """Note that nothing is done with the messages, as they are gone or not wanted any more."""
+    """Note that nothing is done with the messages, because they were deleted or the operation was cancelled."""
     part = (chosen.batch, chosen.is_canary, int(FIRST_OUTCOME[event]), reason, (yield from now()))
     yield Many(
         f"{_INSERT} VALUES (?, ?, ?, ?, ?, ?, ?)", [(chosen.operation, number, *part) for number in chosen.failures]
@@ -249,7 +249,7 @@ def _insert_ended(chosen: _Chosen, event: PartEvent, reason: str) -> Script[None
 
 
 def _supersede(chosen: _Chosen) -> Script[None]:
-    """Take over messages that were sent and never heard of."""
+    """Take over messages that were sent and not heard of since."""
     change = yield from next_change()
     supersede = transition(PARTS, PartEvent.SUPERSEDE)
     yield Sql(
@@ -266,11 +266,11 @@ def _supersede(chosen: _Chosen) -> Script[None]:
 
 
 def _do_batch(chosen: _Chosen) -> Script[int]:
-    """Archive, restore or resolve the messages of a batch, and be done with it."""
+    """Archive, restore or resolve the messages of a batch, and finish it."""
     change = yield from next_change()
     time = yield from now()
     close, do = transition(PARTS, PartEvent.CLOSE), transition(PARTS, PartEvent.DO)
-    yield Sql(  # what was forwarded and not heard of is settled by this, and its claim is free
+    yield Sql(  # this closes parts that were forwarded and not heard of, and frees their claims
         f"UPDATE @.parts SET {close.to}, at = ?, reason = ? WHERE {_IS_CLAIM} AND {close.able} AND failure IN"
         f" (SELECT number FROM @.failures WHERE number IN @ints AND {among('status', chosen.able)})",
         [time, f"{chosen.plan.kind.value} by operation {chosen.operation}", chosen.failures],
@@ -287,11 +287,11 @@ def _do_batch(chosen: _Chosen) -> Script[int]:
     return done
 
 
-# --- the way of an operation
+# --- the states of an operation
 
 
 def canaries(operation: int) -> Script[tuple[Counts, float]]:
-    """Return what became of an operation's canaries, and for how long the last of them has been silent."""
+    """Return the outcomes of an operation's canaries, and the seconds since the last of them was sent."""
     rows = yield Sql(
         "SELECT outcome, count(*), max(at) FROM @.parts WHERE operation = ? AND is_canary = 1 GROUP BY outcome",
         [operation],
@@ -301,7 +301,7 @@ def canaries(operation: int) -> Script[tuple[Counts, float]]:
 
 
 def settle(lease: Lease, operation: int) -> Script[OperationState]:
-    """Bring an operation to its end if nothing of it is left, or to its beginning if it is due."""
+    """End an operation if it has nothing left to do, or start it if it is due."""
     yield from check(lease)
     rows = yield Sql("SELECT state, not_before FROM @.operations WHERE number = ? @lock", [operation])
     if not rows:

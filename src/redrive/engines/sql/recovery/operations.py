@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Operations in SQL: requests, what people decide about them, and their figures."""
+"""Operations in SQL: requests, decisions of people about them, and their figures."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
 from redrive.printable import one_line
 from redrive.recovery.filter import Filter
 from redrive.recovery.operation import Holder, Kind, Operation, Plan, in_the_way, progress
-from redrive.recovery.records import NOBODY, DryRun, Lease, OperationRequest, Part, storable
+from redrive.recovery.records import NO_MESSAGE, DryRun, Lease, OperationRequest, Part, storable
 from redrive.recovery.settings import LARGEST_BATCH
 from redrive.recovery.states import (
     CLAIMS,
@@ -37,15 +37,17 @@ from redrive.recovery.states import (
 )
 
 HAS_MEMBERS = "EXISTS (SELECT 1 FROM @.operation_members m WHERE m.operation = o.number)"
-"""Whether some messages of the operation ``o`` have not had their turn yet."""
+"""Whether some messages of the operation ``o`` are not in a batch yet."""
 
 _IS_ENDED = among("state", ENDED)
-_IS_CLAIM = among("p.outcome", CLAIMS)  # said wherever a message's claim is looked for: its index is for these
+_IS_CLAIM = among("p.outcome", CLAIMS)  # in every query for a claim, so that the partial index is used
 _TAKEN = f"SELECT 1 FROM @.parts p WHERE p.failure = f.number AND {_IS_CLAIM}"
 _OUTCOMES = ", ".join(f"count(*) FILTER (WHERE {among('outcome', [each])})" for each in Outcome)  # groups are sorted
+_STATE_REASON = "told"
+"""The column of an operation's ``state_reason``, with the name that the first migration gave it."""
 _COLUMNS = (
-    "number, plan, state, told, actor, reason, key, matched, cutoff, batches, unknown_ids, requested_at, started_at,"
-    " ended_at, acknowledged_by"
+    f"number, plan, state, {_STATE_REASON} AS state_reason, actor, reason, key, matched, cutoff, batches, unknown_ids,"
+    " requested_at, started_at, ended_at, acknowledged_by"
 )
 
 
@@ -70,13 +72,13 @@ class _Columns(NamedTuple):
     requested_at: float
     not_before: float | None
     ended_at: float | None
-    told: str = ""
+    state_reason: str = ""
     batches: int = 0
     served: int = 0
 
 
 def request(ask: OperationRequest) -> Script[Operation]:
-    """Store a request, unless it is one that was made before or that cannot be."""
+    """Store a request, unless it was stored before or is refused."""
     cutoff = yield from next_change()
     if ask.key is not None and (made := (yield from _made_before(ask.key, ask.asked))) is not None:
         return (yield from operation(made))
@@ -85,7 +87,8 @@ def request(ask: OperationRequest) -> Script[Operation]:
     yield from _check_not_all_taken(ask.plan, matched)
     unknown = [*(yield from _unknown_ids(ask.plan.filter)), *ask.malformed_ids]
     row = _columns_of(ask, cutoff, matched, unknown, (yield from now()))
-    number: int = yield from scalar(Sql(f"{insert('operations', row._fields)} RETURNING number", row))
+    columns = [_STATE_REASON if name == "state_reason" else name for name in row._fields]
+    number: int = yield from scalar(Sql(f"{insert('operations', columns)} RETURNING number", row))
     yield from _write_members(number, ask.plan, matched)
     outcome = f"{matched} messages" + (f", {len(unknown)} unknown ids" if unknown else "")
     yield from write_audit(ask.actor, ask.plan.kind.value, f"operation:{number}", ask.reason, outcome)
@@ -120,7 +123,7 @@ def _columns_of(ask: OperationRequest, cutoff: int, matched: int, unknown: list[
 
 
 def _write_members(number: int, plan: Plan, matched: int) -> Script[None]:
-    """Write down which messages an operation is about: whatever becomes of them, it accounts for these."""
+    """Store the list of an operation's messages: it accounts for each of them."""
     found = yield from wanted(plan)
     page = f"SELECT f.number FROM @.failures f WHERE {found.text} AND f.number > ? ORDER BY f.number LIMIT ?"
     last = 0
@@ -137,7 +140,7 @@ def _write_members(number: int, plan: Plan, matched: int) -> Script[None]:
 def _made_before(key: str, asked: str) -> Script[int | None]:
     for number, before in (yield Sql("SELECT number, asked FROM @.operations WHERE key = ?", [key])):
         if before != asked:
-            raise OperationConflict(number, f"was requested with the key {key!r} too, and is another; use a new key")
+            raise OperationConflict(number, f"is a different request with the key {key!r}; use a new key")
         return int(number)
     return None
 
@@ -162,7 +165,7 @@ def _check_free(plan: Plan) -> Script[None]:
 
 
 def wanted(plan: Plan) -> Script[Condition]:
-    """Return the condition of what an operation wants; if it wants so many at most, then none that others have."""
+    """Return the condition for the messages of an operation; with a limit, messages that others have are left out."""
     found = yield from condition(plan.filter)
     if plan.limit is None:
         return found
@@ -183,7 +186,7 @@ def _matched(plan: Plan) -> Script[int]:
 
 
 def _holders(plan: Plan) -> Script[list[Holder]]:
-    """Return the operations that have some of the messages and do not let go of them."""
+    """Return the operations that have some of the messages and keep them."""
     found = yield from condition(plan.filter)
     is_held = _is_held(plan)
     if Status.RETRY_ISSUED not in plan.filter.status:  # then none of them has been forwarded
@@ -203,7 +206,7 @@ def _holders(plan: Plan) -> Script[list[Holder]]:
 
 
 def _check_not_all_taken(plan: Plan, matched: int) -> Script[None]:
-    """Refuse an operation that would get nothing, because another has it all."""
+    """Refuse an operation that would get no message, because other operations have them all."""
     holders = yield from _holders(plan)
     is_all = not matched if plan.limit is not None else sum(each.count for each in holders) >= matched
     if is_all and holders:
@@ -216,7 +219,7 @@ def _unknown_ids(chosen: Filter) -> Script[list[str]]:
     if not chosen.ids:
         return []
     known = yield from scalars(Sql("SELECT id FROM @.failure_contents WHERE id IN @texts", [list(chosen.ids)]))
-    return [each for each in chosen.ids if each not in known and each != NOBODY]
+    return [each for each in chosen.ids if each not in known and each != NO_MESSAGE]
 
 
 def dry_run(plan: Plan) -> Script[DryRun]:
@@ -236,7 +239,7 @@ def dry_run(plan: Plan) -> Script[DryRun]:
 
 
 def _by_destination(plan: Plan) -> Script[dict[str, int]]:
-    """Return how many messages would go where."""
+    """Return how many messages would go to which queue."""
     found = yield from wanted(plan)
     able = sources(MESSAGES, plan.kind.event)
     if plan.again:
@@ -296,7 +299,7 @@ def _with_figures(row: Row) -> Script[Operation]:
         number=number,
         plan=Plan.from_json(json.loads(row["plan"])),
         state=OperationState(row["state"]),
-        state_reason=row["told"],
+        state_reason=row["state_reason"],
         actor=row["actor"],
         reason=row["reason"],
         key=row["key"],
@@ -312,7 +315,7 @@ def _with_figures(row: Row) -> Script[Operation]:
 
 
 def _newcomers(operation: Operation, cutoff: int) -> Script[int]:
-    """Count what matches now, and came or changed after the request."""
+    """Count messages that match now, and failed or changed after the request."""
     found = yield from condition(operation.plan.filter)
     many: int = yield from scalar(
         Sql(
@@ -341,7 +344,7 @@ def parts(number: int, outcomes: Sequence[Outcome] = (), *, after: int = 0, limi
 
 
 def change(number: int, event: OperationEvent, *, actor: str = "", reason: str = "") -> Script[Operation]:
-    """Let a person change the state of an operation."""
+    """Change the state of an operation for a person."""
     state = yield from _locked_state(number)
     if event is OperationEvent.RESUME and (yield from _is_early(number)):
         event = OperationEvent.RESUME_EARLY
@@ -356,13 +359,13 @@ def change(number: int, event: OperationEvent, *, actor: str = "", reason: str =
 
 
 def _is_early(number: int) -> Script[bool]:
-    """Say whether the time that an operation was asked for has not come yet."""
+    """Say whether an operation is scheduled for later."""
     not_before = yield from scalar(Sql("SELECT not_before FROM @.operations WHERE number = ?", [number]))
     return not_before is not None and not_before > (yield from now())
 
 
 def _locked_state(number: int) -> Script[OperationState]:
-    """Return the state of an operation, and keep others from changing it."""
+    """Return the state of an operation, and lock it."""
     state = yield from scalar(Sql("SELECT state FROM @.operations WHERE number = ? @lock", [number]))
     if state is None:
         raise OperationNotFound(number)
@@ -373,7 +376,7 @@ def move(number: int, to: OperationState, reason: str = "") -> Script[None]:
     """Store an operation's new state."""
     ended_at = (yield from now()) if to in ENDED else None
     yield Sql(
-        "UPDATE @.operations SET state = ?, told = ?, ended_at = ? WHERE number = ?",
+        f"UPDATE @.operations SET state = ?, {_STATE_REASON} = ?, ended_at = ? WHERE number = ?",
         [int(to), reason, ended_at, number],
     )
     if to in ENDED:
@@ -381,7 +384,7 @@ def move(number: int, to: OperationState, reason: str = "") -> Script[None]:
 
 
 def advance(lease: Lease, operation: int, event: OperationEvent, reason: str) -> Script[bool]:
-    """Change the state of an operation that is worked on; False if that cannot be in its state."""
+    """Change the state of an operation under way; False if its state does not allow that."""
     yield from check(lease)
     to = OPERATIONS.get(((yield from _locked_state(operation)), event))
     if to is None:
@@ -417,7 +420,7 @@ def acknowledge(number: int, *, actor: str = "") -> Script[None]:
 
 
 def end_if_done(operation: int) -> Script[OperationState]:
-    """Bring an operation to its end if nothing of it is left; return its state."""
+    """End an operation if it has nothing left to do; return its state."""
     ((number, is_at_work),) = yield Sql(
         f"SELECT o.state, {HAS_MEMBERS} OR EXISTS (SELECT 1 FROM @.batches b WHERE b.operation = o.number)"
         " FROM @.operations o WHERE o.number = ?",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Failures and successes in SQL, as they arrive: what they add to the record of a message."""
+"""Records failures and confirmations in SQL: what each adds to the record of a message."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ _TO_CONFIRM = sources(PARTS, PartEvent.CONFIRM)
 
 
 def next_change() -> Script[int]:
-    """Return the number of a change, and keep other changes waiting until this one is done."""
+    """Return the number of a change, and let other changes wait until this transaction ends."""
     number: int = yield from scalar(Sql("UPDATE @.ledger_changes SET value = value + 1 RETURNING value"))
     return number
 
@@ -40,7 +40,7 @@ def next_change() -> Script[int]:
 
 @dataclass(slots=True)
 class _Known:
-    """What the ledger knows about the messages that failures may belong to.
+    """What the ledger has about the messages that failures may belong to.
 
     Attributes:
         records: by the number of the failed message.
@@ -53,7 +53,7 @@ class _Known:
     numbers: dict[str, int] = field(default_factory=dict[str, int])
 
     def placed(self, arrival: Arrival) -> tuple[str, Arrival]:
-        """Return the id of the failed message that a failure belongs to, and the failure as it counts for that."""
+        """Return the id of the failed message that a failure belongs to, and the failure, without an invalid tag."""
         number = 0 if arrival.tag is None else arrival.tag.failure
         if number in self.records and belongs(arrival, self.records[number]):
             return self.ids[number], arrival
@@ -62,7 +62,7 @@ class _Known:
 
 
 def record(arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
-    """Record failures; say of each to which failed message it belongs, and whether it was new."""
+    """Record failures; say for each to which failed message it belongs, and whether it was new."""
     change = yield from next_change()
     known = yield from _known(arrivals)
     folded, homes, news = _folded(known, arrivals)
@@ -90,7 +90,7 @@ def record(arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
 
 
 def _folded(known: _Known, arrivals: Sequence[Arrival]) -> tuple[dict[str, Folded], list[str], list[bool]]:
-    """Add each failure to the record that it belongs to, one after another: each may change where the next belongs."""
+    """Add each failure to its record, one after another: each may change where the next belongs."""
     folded: dict[str, Folded] = {}
     homes: list[str] = []
     news: list[bool] = []
@@ -167,7 +167,7 @@ def _last(folded: Folded) -> Arrival:
 
 
 def _known(arrivals: Sequence[Arrival]) -> Script[_Known]:
-    """Return what is known about the messages that failures may belong to: those of their tags, and of their ids."""
+    """Return what is stored about the messages that failures may belong to, by their tags and by their ids."""
     tags = [arrival.tag for arrival in arrivals if arrival.tag is not None]
     rows = yield Sql(
         "SELECT f.number, c.id, f.status, f.attempts, f.first_failed_at, f.failed_at, f.attempt_key,"
@@ -216,7 +216,7 @@ def _store_names(arrivals: Sequence[Arrival]) -> Script[None]:
 def _store_more(more: dict[int, Folded], change: int) -> Script[None]:
     """Store what has changed about messages that have failed before."""
     replaced = {number: each for number, each in more.items() if each.last is not None}
-    if replaced:  # what was the last failure is an earlier one now
+    if replaced:  # the failure that was the last one is an earlier one now
         yield Sql(
             "INSERT INTO @.failure_attempts (failure, key, failed_at, operation, details)"
             " SELECT f.number, f.attempt_key, f.failed_at, f.attempt_operation, c.details"
@@ -231,7 +231,7 @@ def _store_more(more: dict[int, Folded], change: int) -> Script[None]:
 
 
 def _store_contents(added: dict[int, Folded], changed: dict[int, Folded], ids: Mapping[int, str]) -> Script[None]:
-    """Store what messages carry, once: what failed stays as it was, however its copies were changed. Then the rest."""
+    """Store the contents of new messages, which never change after that, and the details of their failures."""
     stored_ = added | changed
     last = {number: each.last for number, each in stored_.items() if each.last is not None}
     again = [number for number in last if number in changed]
@@ -264,7 +264,7 @@ def _contents_of(arrival: Arrival) -> tuple[object, ...]:
 
 
 def _details_of(arrival: Arrival) -> tuple[str, str, str]:
-    """Return what is known about a failure: what the exception said, the details, and what can be searched."""
+    """Return the exception's message, the details of a failure, and the text that is searched."""
     failure, headers = arrival.failure, arrival.message.headers
     searched = [failure.exception_message, *(f"{name}: {value}" for name, value in headers.items())]
     return plain(failure.exception_message), _as_json(failure), plain("\n".join(searched))
@@ -303,7 +303,7 @@ _FAIL_AGAIN = f"UPDATE @.parts SET {_FAIL.to}, at = ?, reason = ? WHERE operatio
 
 
 def _store_failed_again(changed: Mapping[int, Folded]) -> Script[None]:
-    """Note for the operations that had sent messages that these failed again, and with what."""
+    """Note, for the operations that sent the messages, that these failed again, and why."""
     time = yield from now()
     yield Many(
         _FAIL_AGAIN,
@@ -316,7 +316,7 @@ def _store_failed_again(changed: Mapping[int, Folded]) -> Script[None]:
 
 
 def _store_untagged(changed: Mapping[int, Folded]) -> Script[None]:
-    """Let no copy that was sent before resolve a message that has failed without a tag since."""
+    """End the parts of a message that has failed without a tag: a copy that was sent before must not resolve it."""
     time = yield from now()
     for number, each in changed.items():
         if each.untagged is not None:
@@ -333,7 +333,7 @@ def _reason_of(arrival: Arrival) -> str:
 
 
 def _store_edits(fresh: Mapping[str, Folded], change: int) -> Script[None]:
-    """Archive what an edited copy that has failed was made of: the copy has taken its place."""
+    """Archive the originals of edited copies that have failed: the copy replaces the original."""
     time = yield from now()
     replace = transition(MESSAGES, FailureEvent.REPLACE)
     for id_, number in _originals(fresh).items():
@@ -358,7 +358,7 @@ _CONFIRM = transition(MESSAGES, FailureEvent.CONFIRM)
 
 
 def confirm(confirmations: Sequence[Confirmation]) -> Script[list[Confirmed]]:
-    """Note that recovered messages were handled; say of each what that was worth."""
+    """Note that recovered messages were handled; say for each what that changed."""
     change = yield from next_change()
     time = yield from now()
     failures = sorted({each.failure for each in confirmations})
@@ -371,7 +371,7 @@ def confirm(confirmations: Sequence[Confirmation]) -> Script[list[Confirmed]]:
         f"UPDATE @.parts SET {_CONFIRM_PART.to}, at = ? WHERE operation = ? AND failure = ? AND {_CONFIRM_PART.able}",
         [(each.at.timestamp(), operation, number) for (number, operation), each in news.items()],
     )
-    yield Many(  # it has succeeded: what other operations had sent need not be waited for
+    yield Many(  # it has succeeded: copies of other operations need not be waited for
         f"UPDATE @.parts SET {_CLOSE_PART.to}, at = ?, reason = ?"
         f" WHERE failure = ? AND {_IS_CLAIM} AND {_CLOSE_PART.able}",
         [(time, f"it succeeded after operation {operation}", number) for number, operation in news],
@@ -384,7 +384,7 @@ def confirm(confirmations: Sequence[Confirmation]) -> Script[list[Confirmed]]:
 
 
 def _outcomes(parts: Iterable[tuple[int, int]]) -> Script[dict[tuple[int, int], Outcome]]:
-    """Return what became of messages in operations that they were in; of others in these operations too."""
+    """Return the outcomes of these messages in these operations; the result may have more pairs than requested."""
     pairs = set(parts)
     if not pairs:
         return {}
@@ -401,7 +401,7 @@ def _confirmed(each: Confirmation, ids: Mapping[int, str], before: dict[tuple[in
     outcome, heard = before.get(part), Heard.UNKNOWN
     if outcome is not None and outcome in _TO_CONFIRM:
         heard = Heard.NEW
-        before[part] = PARTS[outcome, PartEvent.CONFIRM]  # a second confirmation in the same page is not news
+        before[part] = PARTS[outcome, PartEvent.CONFIRM]  # a second confirmation in the same page changes nothing
     elif outcome is Outcome.SUCCEEDED:
         heard = Heard.KNOWN
     return Confirmed(ids.get(each.failure, ""), each.operation, heard)

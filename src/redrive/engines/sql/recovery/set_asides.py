@@ -13,7 +13,7 @@ from redrive.recovery.arrivals import SetAside
 
 
 class _Columns(NamedTuple):
-    """A row of ``set_asides``, but for its number."""
+    """A row of ``set_asides``, without its number."""
 
     queue: str
     sequence: int
@@ -30,7 +30,7 @@ _INSERT = f"{insert('set_asides', _Columns._fields)} ON CONFLICT (queue, sequenc
 
 
 def set_aside(messages: Sequence[SetAside]) -> Script[None]:
-    """Keep messages; one that is there already is not kept twice."""
+    """Keep messages; one that is kept already is not kept twice."""
     time = yield from now()
     yield Many(_INSERT, [_columns_of(each, time) for each in messages])
 

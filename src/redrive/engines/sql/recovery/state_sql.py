@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The transition tables of ``redrive.recovery.states`` in SQL. Pure: no I/O.
 
-A statement that stores a new state says ``SET {transition.to} … WHERE {transition.able}``, so what is not in a table is
-not stored. States are written as numbers in the text of a statement, because some indexes are for certain states only.
+A statement that stores a new state has ``SET {transition.to} … WHERE {transition.able}``, so a transition outside
+the tables is never stored. States are literal numbers in the text of a statement, because some indexes are partial.
 """
 
 from collections.abc import Iterable, Mapping
