@@ -123,7 +123,7 @@ class BlockingDelivery:
 SESSION = '''
 
 class BlockingSession:
-    """The messages of one group, in order, to nobody else. Use it as ``with``; it is given back at the end."""
+    """The messages of one group, in order, for one consumer. Use it as ``with``; it is given back at the end."""
 
     __slots__ = ("_inner", "_portal")
 
@@ -154,7 +154,7 @@ from types import TracebackType
 from typing import NoReturn, Self, Unpack
 
 from redrive import duration
-from redrive.broker.portal import Portal
+from redrive.broker import BlockingBroker
 from redrive.errors import UsageError
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
@@ -187,9 +187,9 @@ class BlockingRecovery:
     it when the broker is open. It runs on the broker's event loop, and is closed with the broker at the latest.
     """
 
-    def __init__(self, recovery: Recovery, portal: Portal) -> None:
+    def __init__(self, recovery: Recovery, broker: BlockingBroker) -> None:
         self._inner = recovery
-        self._portal = portal
+        self._portal = broker.portal
 
     def __enter__(self) -> Self:
         self.open()

@@ -31,3 +31,18 @@ def one_line(text: object, most: int = 1_000) -> str:
 def class_name(kind: type) -> str:
     """Return the name of a class, with its module unless it is Python's own: ``json.decoder.JSONDecodeError``."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return a text without its middle, if it is too long: the beginning and the end of a traceback say most."""
+    whole = encodable(text)
+    if len(whole) <= longest:
+        return whole
+    cut = f"\n… cut here, {len(whole):,} characters in all …\n"
+    head = (longest - len(cut)) // 2
+    return whole[:head] + cut + whole[len(whole) - (longest - len(cut) - head) :]
+
+
+def encodable(text: str) -> str:
+    """Return a text that can be stored: half of a surrogate pair is spelled out."""
+    return text.encode(errors="backslashreplace").decode()

@@ -61,7 +61,7 @@ def connect_blocking(
     return BlockingBroker(connect(url, clock=clock, upkeep_every=upkeep_every, retry=retry))
 
 
-class RecoveryOptions(TypedDict, total=False):
+class OpenRecoveryOptions(TypedDict, total=False):
     """The settings of ``open_recovery``, for its two forms; a test holds them equal to its signature."""
 
     sources: Sequence[str]
@@ -72,12 +72,12 @@ class RecoveryOptions(TypedDict, total=False):
 
 
 @overload
-def open_recovery(broker: Broker, store: str | None = None, **options: Unpack[RecoveryOptions]) -> Recovery: ...
+def open_recovery(broker: Broker, store: str | None = None, **options: Unpack[OpenRecoveryOptions]) -> Recovery: ...
 
 
 @overload
 def open_recovery(
-    broker: BlockingBroker, store: str | None = None, **options: Unpack[RecoveryOptions]
+    broker: BlockingBroker, store: str | None = None, **options: Unpack[OpenRecoveryOptions]
 ) -> BlockingRecovery: ...
 
 
@@ -120,7 +120,7 @@ def open_recovery(
         settings=settings,
         on_event=on_event,
     )
-    return BlockingRecovery(recovery, broker.portal) if isinstance(broker, BlockingBroker) else recovery
+    return BlockingRecovery(recovery, broker) if isinstance(broker, BlockingBroker) else recovery
 
 
 def _engine(url: str, clock: Clock, setting: str = "url") -> Engine:

@@ -43,7 +43,7 @@ def test_it_has_every_verb_of_its_twin():
 
 def test_its_options_are_the_same_for_both_brokers():
     parameters = inspect.signature(open_recovery).parameters
-    assert list(wiring.RecoveryOptions.__annotations__) == list(parameters)[2:]
+    assert list(wiring.OpenRecoveryOptions.__annotations__) == list(parameters)[2:]
 
 
 def test_failures_are_found_and_recovered(broker):

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from redrive.printable import shortened
 from redrive.recovery import fingerprint
 from redrive.recovery.fingerprint import EXAMINED, Group, exception_group, excerpt, group_id
 from redrive.worker.exception import trace_of
-from redrive.worker.recoverability import shortened
 
 SHOP = "/srv/shop/shop/orders.py"
 

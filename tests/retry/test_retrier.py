@@ -190,3 +190,14 @@ async def test_an_attempt_timeout_longer_than_the_default_deadline_is_what_count
         await asyncio.sleep(0)  # noqa: TID251 - takes no time, lets the task run
     clock.advance(80)
     assert await task == "done"
+
+
+def test_a_retry_without_cut_off_keeps_its_deadline_for_the_retries_only():
+    uncut = retry(on=ConnectionError, deadline=5, attempt_timeout=2).without_cut_off().plan
+    assert (uncut.deadline, uncut.has_stated_deadline, uncut.attempt_timeout) == (5.0, False, None)
+    assert retry(on=ConnectionError, deadline=None).without_cut_off().plan.deadline is None
+
+
+def test_a_plan_says_which_errors_are_retried():
+    plan = retry(on=(ConnectionError, lambda error: "busy" in str(error))).plan
+    assert [plan.retries(error) for error in (ConnectionError(), OSError("busy"), OSError("no"))] == [True, True, False]

@@ -303,7 +303,7 @@ class BlockingDelivery:
 
 
 class BlockingSession:
-    """The messages of one group, in order, to nobody else. Use it as ``with``; it is given back at the end."""
+    """The messages of one group, in order, for one consumer. Use it as ``with``; it is given back at the end."""
 
     __slots__ = ("_inner", "_portal")
 
@@ -351,7 +351,7 @@ class BlockingSession:
         ]
 
     def remember(self, state: bytes | None) -> None:
-        """Store something with the session, for whoever accepts it next; None forgets it."""
+        """Store something with the session, for the consumer that accepts it next; None forgets it."""
         self._portal.run(self._inner.remember(state))
 
     def renew(self) -> datetime:

@@ -91,7 +91,7 @@ class Portal:
             coroutine.close()
             raise UsageError("a callback runs on the broker's own thread and cannot wait for it; use another thread")
         if self.is_open:  # asked before the lock, which a fork may have caught in the hands of another thread
-            with self._lock:  # a loop that is about to stop takes nothing more: nobody would ever hear of it
+            with self._lock:  # a loop that is about to stop takes nothing more: it would never end
                 if self._loop is not None:
                     return asyncio.run_coroutine_threadsafe(_carried(coroutine), self._loop)
         coroutine.close()
@@ -147,7 +147,7 @@ async def _next(items: AsyncIterator[T]) -> tuple[T] | None:
 
 
 async def _closed(items: AsyncIterator[Any]) -> None:
-    """End an iterator that nobody asks for more."""
+    """End an iterator of which no more is asked for."""
     if isinstance(items, AsyncGenerator):
         await items.aclose()
 

@@ -7,7 +7,7 @@ with it was rolled back, unless the error says that it ``may_be_done``.
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from redrive.broker.effects import Effect, EffectResult, SessionLock
 from redrive.broker.lifecycle import State
@@ -30,10 +30,6 @@ from redrive.clock import Clock
 from redrive.errors import AttemptTimeout, EngineUnavailable, StorageDamaged, StorageReadOnly
 from redrive.retry import Policy, Retry, current_attempt, retry
 from redrive.retry.policy import check_policy
-from redrive.retry.settings import Default
-
-if TYPE_CHECKING:
-    from redrive.retry.settings import RetryOptions
 
 T = TypeVar("T")
 
@@ -77,30 +73,26 @@ class RetryingEngine:
 
     async def _again(self, verb: str, call: Callable[..., Awaitable[T]], /, *args: Any, **how: Any) -> T:
         """Make a call that may be repeated, also when it was cut off: the second time changes nothing more."""
-        return await self._tried(verb, {}, call, *args, **how)
-
-    async def _once(self, verb: str, call: Callable[..., Awaitable[T]], /, *args: Any) -> T:
-        """Make a call that must not be done twice. If it is cut off it may have been done, and the caller decides."""
-        limit = self._given.plan.attempt_timeout
-        once: RetryOptions = {"attempt_timeout": None}  # a retry would repeat what it has cut off itself
-        if limit is None:
-            return await self._tried(verb, once, call, *args)
-        return await self._tried(verb, once, self._cut_off, verb, limit, call, *args)
-
-    async def _uncut(self, verb: str, call: Callable[..., Awaitable[T]], /, *args: Any, **how: Any) -> T:
-        """Make a call that is never cut off: what it had taken out would be lost."""
-        deadline = self._given.plan.deadline
-        only_for_retries: RetryOptions = {"deadline": None if deadline is None else Default(deadline)}
-        return await self._tried(verb, {"attempt_timeout": None, **only_for_retries}, call, *args, **how)
-
-    async def _tried(
-        self, verb: str, differing: "RetryOptions", call: Callable[..., Awaitable[T]], /, *args: Any, **how: Any
-    ) -> T:
         if current_attempt().operation:
             return await call(*args, **how)
         if verb not in self._retries:
-            self._retries[verb] = self._retry.using(operation=verb).using(**differing)
+            self._retries[verb] = self._retry.using(operation=verb)
         return await self._retries[verb].call_async(call, *args, **how)
+
+    async def _once(self, verb: str, call: Callable[..., Awaitable[T]], /, *args: Any) -> T:
+        """Make a call that must not be done twice. If it is cut off it may have been done, and the caller decides."""
+        if verb not in self._retries:  # a retry would repeat what it has cut off itself
+            self._retries[verb] = self._retry.using(operation=verb, attempt_timeout=None)
+        limit = self._given.plan.attempt_timeout
+        if limit is None:
+            return await self._again(verb, call, *args)
+        return await self._again(verb, self._cut_off, verb, limit, call, *args)
+
+    async def _uncut(self, verb: str, call: Callable[..., Awaitable[T]], /, *args: Any, **how: Any) -> T:
+        """Make a call that is never cut off: what it had taken out would be lost."""
+        if verb not in self._retries:
+            self._retries[verb] = self._retry.using(operation=verb).without_cut_off()
+        return await self._again(verb, call, *args, **how)
 
     async def _cut_off(self, verb: str, limit: float, call: Callable[..., Awaitable[T]], /, *args: Any) -> T:
         scope = None

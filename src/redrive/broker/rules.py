@@ -40,7 +40,7 @@ EXPIRED_TEXT: Final = "its time to live was over before it was received"
 
 
 def over_delivered_text(max_delivery_count: int) -> str:
-    """Return what a person is told of a message that died of too many deliveries."""
+    """Return why a message was dead-lettered after too many deliveries, for people."""
     return f"delivered {max_delivery_count} times and never completed"
 
 

@@ -15,7 +15,7 @@ from redrive.errors import SessionLost
 
 
 class Session:
-    """The messages of one group, in order, to nobody else. Use it as ``async with``; it is given back at the end."""
+    """The messages of one group, in order, for one consumer. Use it as ``async with``; it is given back at the end."""
 
     __slots__ = ("_clock", "_engine", "_lock", "_sessions")
 
@@ -69,7 +69,7 @@ class Session:
         return [Delivery(received, self._engine) for received in found]
 
     async def remember(self, state: bytes | None) -> None:
-        """Store something with the session, for whoever accepts it next; None forgets it."""
+        """Store something with the session, for the consumer that accepts it next; None forgets it."""
         await self._engine.apply([SetSessionState(self._lock, state)])
         lock = self._lock
         self._lock = SessionLock(lock.queue, lock.session_id, lock.token, lock.locked_until, state)

@@ -44,6 +44,7 @@ from redrive.broker.headers import (
 )
 from redrive.broker.rules import check_queue_name, is_dead_letter_queue, source_queue
 from redrive.errors import InvalidSetting
+from redrive.printable import encodable, shortened
 from redrive.recovery.header_values import (
     LONGEST_TIME,
     as_instant,
@@ -53,7 +54,6 @@ from redrive.recovery.header_values import (
     first_type,
     queue_of_address,
 )
-from redrive.worker.recoverability import printable, shortened
 
 _PREFIXES = (
     *(FAILED, RECOVERY),
@@ -388,6 +388,6 @@ def _tries(headers: Headers, *names: str) -> int:
 
 
 def _key(statement: _Statement) -> str:
-    at = printable(as_text(statement.at).replace("\0", "␀"))
+    at = encodable(as_text(statement.at).replace("\0", "␀"))
     mark = at if len(at) <= LONGEST_TIME else blake2b(at.encode(), digest_size=16).hexdigest()
     return f"{statement.vocabulary}:{mark}" + (f"#{statement.count}" if statement.count else "")

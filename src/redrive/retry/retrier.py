@@ -10,7 +10,7 @@ from redrive.retry.block import AsyncAttempts, Attempts
 from redrive.retry.decorator import name_of, wrap
 from redrive.retry.loops import Live, attempts, attempts_async, begin
 from redrive.retry.misuse import explained, unknown_setting
-from redrive.retry.settings import DEFAULT_DEADLINE, RetryPlan
+from redrive.retry.settings import DEFAULT_DEADLINE, Default, RetryPlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,6 +88,11 @@ class Retry:
             if name not in self._settings:
                 raise unknown_setting(name, value, self._settings)
         return self._derive(settings)
+
+    def without_cut_off(self) -> "Retry":
+        """Return a retry that lets each attempt come to its end: its deadline only ends the retries."""
+        deadline = self.plan.deadline
+        return self.using(attempt_timeout=None, deadline=None if deadline is None else Default(deadline))
 
     def _derive(self, settings: "RetryOptions") -> "Retry":
         return Retry({**self._settings, **settings})

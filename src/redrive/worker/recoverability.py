@@ -38,7 +38,7 @@ from redrive.broker.headers import (
     FAILED_WORKER,
 )
 from redrive.errors import InvalidPayload, InvalidSetting
-from redrive.printable import class_name
+from redrive.printable import class_name, encodable, shortened
 from redrive.retry import AttemptFailure, Backoff, Delays, Exponential, RetryAfter
 from redrive.worker.bad_bodies import blames_body
 
@@ -243,7 +243,7 @@ def failure_headers(failure: HandlerFailure, reason: str) -> dict[str, HeaderVal
         EARLIER_DELIVERIES: None,
         FAILED_QUEUE: failure.queue,
         FAILED_AT: failure.failed_at.isoformat(),
-        FAILED_REASON: printable(reason),
+        FAILED_REASON: encodable(reason),
         FAILED_EXCEPTION_TYPE: failure.exception_type,
         FAILED_EXCEPTION_MESSAGE: failure.exception_message,
         FAILED_EXCEPTION_SOURCE: failure.source,
@@ -259,21 +259,6 @@ def counter(headers: Headers, name: str) -> int:
     """Return the count in a header; 0 if the header has anything else."""
     value = headers.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-def shortened(text: str, longest: int) -> str:
-    """Return a text without its middle, if it is too long: the beginning and the end of a traceback say most."""
-    whole = printable(text)
-    if len(whole) <= longest:
-        return whole
-    cut = f"\n… cut here, {len(whole):,} characters in all …\n"
-    head = (longest - len(cut)) // 2
-    return whole[:head] + cut + whole[len(whole) - (longest - len(cut) - head) :]
-
-
-def printable(text: str) -> str:
-    """Return a text that can be stored: half of a surrogate pair is spelled out."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 def _said(failure: HandlerFailure) -> str:

@@ -4,6 +4,7 @@
 from dataclasses import replace
 
 from redrive.broker import Abandon, Complete, DeadLetter, Effect, Headers, Lock, Message, Send
+from redrive.printable import encodable
 from redrive.worker.recoverability import (
     Decision,
     Discard,
@@ -13,7 +14,6 @@ from redrive.worker.recoverability import (
     RedeliverNow,
     failure_headers,
     postponing_headers,
-    printable,
 )
 
 
@@ -37,7 +37,7 @@ def effects_of(decision: Decision, failure: HandlerFailure, lock: Lock) -> list[
 def buried(decision: MoveToError, failure: HandlerFailure, lock: Lock) -> DeadLetter:
     """Return the effect that moves a message to the dead-letter queue of its own queue."""
     headers = {**decision.headers, **failure_headers(failure, decision.reason)}
-    return DeadLetter(lock, printable(decision.reason), printable(decision.description), headers)
+    return DeadLetter(lock, encodable(decision.reason), encodable(decision.description), headers)
 
 
 def _copy(message: Message, changes: Headers) -> Message:
