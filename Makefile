@@ -131,7 +131,7 @@ $(VENV)/locked: requirements/dev.txt
 # Small, so that a first look takes seconds: the command line and what builds it, none of the development tools.
 $(VENV)-demo/locked: requirements/cli.txt
 	@$(call new_environment,$(VENV)-demo)
-	@echo "installing the command line there: a dozen packages, once"
+	@echo "installing the command line there: 20 small packages, once"
 	@$(VENV)-demo/bin/python $(PIP_INSTALL) --require-hashes -r requirements/cli.txt
 	@touch $@
 
