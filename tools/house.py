@@ -84,7 +84,7 @@ class Module:
 
     path: Path
     name: str
-    text: str
+    text: str = field(repr=False)
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -126,7 +126,7 @@ class House:
         modules: by dotted name.
     """
 
-    modules: Mapping[str, Module] = field(default_factory=dict[str, Module])
+    modules: Mapping[str, Module] = field(repr=False)
 
     @classmethod
     def at(cls, src: Path) -> "House":

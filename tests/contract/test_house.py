@@ -29,11 +29,13 @@ def test_no_modules_import_one_another_when_they_run():
 
 
 def test_few_imports_of_another_packages_private_modules():
-    assert len(HOUSE.private_imports()) <= 44, "\n".join(HOUSE.private_imports())
+    found = HOUSE.private_imports()
+    assert len(found) <= 50, "\n".join(found)
 
 
 def test_an_avoided_word_gets_rarer():
-    assert len(HOUSE.avoided_word()) <= 172, "\n".join(HOUSE.avoided_word())
+    found = HOUSE.avoided_word()
+    assert len(found) <= 146, "\n".join(found)
 
 
 def test_no_class_name_is_defined_twice():
