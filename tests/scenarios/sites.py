@@ -7,12 +7,12 @@ from contextlib import closing
 
 from tests.postgres.server import run_sql, terminate_backends
 
-STORED = "SELECT m.id FROM messages m JOIN queues q ON q.id = m.queue WHERE q.name = "
+STORED = "SELECT m.id FROM @.messages m JOIN @.queues q ON q.id = m.queue WHERE q.name = "
 ROWS = """
-SELECT q.name, m.sequence, m.id, m.body FROM messages m JOIN queues q ON q.id = m.queue ORDER BY m.sequence
+SELECT q.name, m.sequence, m.id, m.body FROM @.messages m JOIN @.queues q ON q.id = m.queue ORDER BY m.sequence
 """
 BROKEN = """
-SELECT * FROM messages m LEFT JOIN queues q ON q.id = m.queue
+SELECT * FROM @.messages m LEFT JOIN @.queues q ON q.id = m.queue
 WHERE q.id IS NULL OR (m.state IN (2, 4)) <> (m.token IS NOT NULL) OR (m.state IN (0, 3)) <> (m.due IS NULL)
 """
 
@@ -40,7 +40,7 @@ class SqliteSite:
 
     def _rows(self, read, *values):
         with closing(sqlite3.connect(self._path, timeout=30)) as connection:
-            return connection.execute(read, values).fetchall()
+            return connection.execute(read.replace("@.", "redrive_"), values).fetchall()
 
 
 class PostgresSite:
@@ -74,4 +74,4 @@ class PostgresSite:
         assert self._rows(BROKEN) == []
 
     def _rows(self, read):
-        return run_sql(self._database, f"SET search_path = {self._schema}", read)
+        return run_sql(self._database, f"SET search_path = {self._schema}", read.replace("@.", ""))

@@ -45,14 +45,14 @@ class Sound:
         options = dict(parse_qsl(parts.query))
         connection = await asyncpg.connect(f"postgresql://{parts.path}?host={options['host']}&user={options['user']}")
         try:
-            await connection.execute(f'SET search_path = "{options["schema"]}"; {statement}')
+            await connection.execute(f'SET search_path = "{options["schema"]}"; {statement.replace("@.", "")}')
         finally:
             await connection.close()
 
 
 def _run_sqlite(path, statement):
     with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
-        connection.execute(statement)
+        connection.execute(statement.replace("@.", "redrive_"))
 
 
 def sends(effects):
@@ -65,7 +65,7 @@ class LosesSends(Sound):
     async def apply(self, effects, *more):
         numbers = await self._engine.apply(effects, *more)
         if sends(effects) and self.is_time():
-            await self.run_sql("DELETE FROM messages", numbers[0] or 0)
+            await self.run_sql("DELETE FROM @.messages", numbers[0] or 0)
         return numbers
 
 
@@ -95,7 +95,7 @@ class ChangesBodies(Sound):
         numbers = await self._engine.apply(effects, *more)
         if sends(effects) and self.is_time():
             kind = "blob" if self._url.startswith("sqlite") else "bytea"
-            change = f"UPDATE messages SET body = CAST('changed' AS {kind})"  # noqa: S608 - both kinds are ours
+            change = f"UPDATE @.messages SET body = CAST('changed' AS {kind})"  # noqa: S608 - both kinds are ours
             await self.run_sql(change, numbers[0] or 0)
         return numbers
 
@@ -117,7 +117,7 @@ class IgnoresTokens(Sound):
             return await self._engine.apply(effects, *more)
         except LockLost:
             for effect in effects:
-                await self.run_sql("DELETE FROM messages", effect.lock.sequence)
+                await self.run_sql("DELETE FROM @.messages", effect.lock.sequence)
             return [None] * len(effects)
 
 
@@ -126,7 +126,7 @@ class EndsLocks(Sound):
 
     async def lock_next(self, *asked, **how):
         if self.is_time():
-            await self.run_sql("UPDATE messages SET due = 1 WHERE state = 2 AND session IS NULL")
+            await self.run_sql("UPDATE @.messages SET due = 1 WHERE state = 2 AND session IS NULL")
         return await self._engine.lock_next(*asked, **how)
 
 
@@ -134,7 +134,7 @@ class EndsSessions(Sound):
     """Hands out sessions that others have locked."""
 
     async def lock_session(self, queue, session_id):
-        await self.run_sql("UPDATE sessions SET locked_until = 1 WHERE token IS NOT NULL")
+        await self.run_sql("UPDATE @.sessions SET locked_until = 1 WHERE token IS NOT NULL")
         return await self._engine.lock_session(queue, session_id or f"session-{next(self._turns) % 2}")
 
 
@@ -144,7 +144,7 @@ class KeepsLocks(Sound):
     async def lock_next(self, *asked, **how):
         found = await self._engine.lock_next(*asked, **how)
         if found and self.is_time():
-            await self.run_sql("UPDATE messages SET due = due + 1e6", found[0].sequence)
+            await self.run_sql("UPDATE @.messages SET due = due + 1e6", found[0].sequence)
             return found[1:]
         return found
 
@@ -156,7 +156,7 @@ class PassesOver(Sound):
         found = await self._engine.lock_in_session(session, limit, delete=delete)
         if len(found) > 1:
             await self.run_sql(
-                "UPDATE messages SET state = 0, due = NULL, token = NULL, delivery_count = delivery_count - 1",
+                "UPDATE @.messages SET state = 0, due = NULL, token = NULL, delivery_count = delivery_count - 1",
                 found[0].sequence,
             )
             return found[1:]
@@ -168,7 +168,7 @@ class ForgetsIds(Sound):
 
     async def apply(self, effects, *more):
         if sends(effects):
-            await self.run_sql("DELETE FROM seen_ids")
+            await self.run_sql("DELETE FROM @.seen_ids")
         return await self._engine.apply(effects, *more)
 
 
@@ -187,7 +187,7 @@ class Miscounts(Sound):
     async def lock_next(self, *asked, **how):
         found = await self._engine.lock_next(*asked, **how)
         if found:
-            await self.run_sql("UPDATE messages SET delivery_count = 0", found[0].sequence)
+            await self.run_sql("UPDATE @.messages SET delivery_count = 0", found[0].sequence)
         return found
 
 

@@ -6,8 +6,10 @@ settings together, and the command line makes its options of these lines, so a n
 name and type stand once more in ``QueueOptions``, since type checkers read no metadata.
 """
 
+import json
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Protocol, TypedDict
 
 from redrive import duration, number
@@ -108,6 +110,15 @@ class QueueSettings:
             if value is not None or each.default is not None:
                 object.__setattr__(self, each.name, each.metadata["kind"].checked(each.name, value))
 
+    def to_json(self) -> str:
+        """Return all settings as a text, as engines store them."""
+        return json.dumps({name: getattr(self, name) for name in self.names()})
+
+    @classmethod
+    def from_json(cls, text: str) -> "QueueSettings":
+        """Return settings that were stored; what a newer version has stored beside them is left out."""
+        return _read_settings(text)
+
     def changed(self, wanted: "QueueSettings") -> "QueueSettings":
         """Return the settings to be stored instead of these, if a queue may change to them.
 
@@ -127,6 +138,13 @@ class QueueSettings:
     def names(cls) -> tuple[str, ...]:
         """The names of the settings."""
         return tuple(each.name for each in fields(cls))
+
+
+@lru_cache(maxsize=1_000)
+def _read_settings(text: str) -> QueueSettings:
+    """Return stored settings; most queues of a store have the same, and a store may have thousands of queues."""
+    known = frozenset(QueueSettings.names())
+    return QueueSettings(**{name: value for name, value in json.loads(text).items() if name in known})
 
 
 class QueueOptions(TypedDict, total=False):

@@ -76,17 +76,17 @@ async def test_bodies_go_with_their_messages(engine):
     await engine.upkeep()
     (later,) = await engine.apply([Send("orders", Message(large, id="later"), utc(engine._clock.time() + 60))])
     await engine.apply([Cancel("orders", later)])
-    assert engine._reader.execute("SELECT count(*) FROM bodies").fetchone() == (0,)
+    assert engine._reader.execute("SELECT count(*) FROM redrive_bodies").fetchone() == (0,)
     await engine.apply([Send("orders", Message(large, id="last"))])
     await engine.delete("orders")
     for table in ("messages", "bodies", "sessions", "seen_ids"):
-        assert engine._reader.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table  # noqa: S608
+        assert engine._reader.execute(f"SELECT count(*) FROM redrive_{table}").fetchone() == (0,), table  # noqa: S608
 
 
 async def test_a_body_is_in_its_row_as_long_as_it_is_small(engine):
     sizes = [0, 1, SMALL_BODY_BYTES, SMALL_BODY_BYTES + 1, 100_000]
     await engine.apply([Send("orders", Message(bytes(size), id=f"{size}")) for size in sizes])
-    apart = engine._reader.execute("SELECT length(body) FROM bodies ORDER BY 1").fetchall()
+    apart = engine._reader.execute("SELECT length(body) FROM redrive_bodies ORDER BY 1").fetchall()
     assert apart == [(SMALL_BODY_BYTES + 1,), (100_000,)]
     assert [len(one.body) for one in await engine.peek("orders", 10)] == sizes
     assert [len(one.body) for one in await engine.lock_next("orders", 10)] == sizes
@@ -94,7 +94,7 @@ async def test_a_body_is_in_its_row_as_long_as_it_is_small(engine):
 
 async def test_a_message_whose_body_is_gone_is_damaged_and_not_passed_over(engine):
     await engine.apply([Send("orders", Message(bytes(100_000), id="large"))])
-    engine._store.connection.execute("DELETE FROM bodies")
+    engine._store.connection.execute("DELETE FROM redrive_bodies")
     with pytest.raises(StorageDamaged, match="message 1 in 'orders' is damaged"):
         await engine.lock_next("orders", 1)
 
@@ -154,7 +154,8 @@ async def test_looking_while_others_work_never_shows_a_message_twice_or_not_at_a
 async def test_a_receive_costs_the_same_with_many_out_of_sight(engine):
     """Reads by index: neither what is scheduled nor what is locked is walked through."""
     plan = engine._reader.execute(
-        "EXPLAIN QUERY PLAN SELECT * FROM messages m WHERE m.queue = 1 AND m.state = 0 ORDER BY m.sequence LIMIT 1"
+        "EXPLAIN QUERY PLAN SELECT * FROM redrive_messages m"
+        " WHERE m.queue = 1 AND m.state = 0 ORDER BY m.sequence LIMIT 1"
     ).fetchall()
     assert ["messages_place" in row[3] and "TEMP" not in row[3] for row in plan] == [True]
 
@@ -169,7 +170,7 @@ async def test_many_callers_share_few_transactions(engine):
 async def test_a_send_is_on_the_disk_when_it_is_acknowledged(engine, tmp_path):
     await engine.apply([Send("orders", Message(b"x", id="1"))])
     other = sqlite3.connect(tmp_path / "queues.db")
-    assert other.execute("SELECT id FROM messages").fetchall() == [("1",)]
+    assert other.execute("SELECT id FROM redrive_messages").fetchall() == [("1",)]
     other.close()
 
 
@@ -177,9 +178,9 @@ async def test_one_look_sees_one_moment(engine, tmp_path):
     def read(reader):
         counts = []
         for _ in range(2):
-            counts += reader.execute("SELECT count(*) FROM queues").fetchone()
+            counts += reader.execute("SELECT count(*) FROM redrive_queues").fetchone()
             other = sqlite3.connect(tmp_path / "queues.db", isolation_level=None)
-            other.execute("DELETE FROM queues")
+            other.execute("DELETE FROM redrive_queues")
             other.close()
         return counts
 

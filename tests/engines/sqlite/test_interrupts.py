@@ -161,4 +161,4 @@ async def test_a_part_that_raises_leaves_no_numbers_behind(engine, tmp_path):
         await outcome(engine.apply_inside([Send("orders", Message(b"x", id="undone"))], raising(kind)))
     await send(engine, "kept")
     with sqlite3.connect(tmp_path / "queues.db") as other:
-        assert other.execute("SELECT id FROM messages").fetchall() == [("kept",)]
+        assert other.execute("SELECT id FROM redrive_messages").fetchall() == [("kept",)]

@@ -20,8 +20,8 @@ from tests.engines.sqlite.power_cut import Connection, Disk
 
 QUEUE, DEAD = "orders", dead_letter_queue("orders")
 READ = (
-    "SELECT q.name, m.id, length(coalesce(m.body, b.body)) FROM messages m JOIN queues q ON q.id = m.queue"
-    " LEFT JOIN bodies b USING (sequence)"
+    "SELECT q.name, m.id, length(coalesce(m.body, b.body)) FROM redrive_messages m"
+    " JOIN redrive_queues q ON q.id = m.queue LEFT JOIN redrive_bodies b USING (sequence)"
 )
 
 SHORT, LONG = range(40), range(1_000, 1_400)

@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from redrive.broker import rules
@@ -13,10 +13,9 @@ from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.stored import dead_letter_json
 from redrive.errors import QueueNotFound
 
-_SETTINGS = QueueSettings.names()
 _MANY_QUEUES = 10_000
 
-COLUMNS = ", ".join(f"q.{name}" for name in ("id", "name", "version", *_SETTINGS))
+COLUMNS = "q.id, q.name, q.version, q.settings"
 """What is read of a queue."""
 
 
@@ -190,13 +189,14 @@ def queue_of(row: Row) -> Queue:
 
 def settings_of(row: Row) -> QueueSettings:
     """Return the settings in a row of the table."""
-    return QueueSettings(**{name: row[name] for name in _SETTINGS})
+    return QueueSettings.from_json(row["settings"])
 
 
 def _columns(name: str, settings: QueueSettings) -> dict[str, Any]:
     source = rules.source_queue(name)
     over_delivered = rules.over_delivered_text(settings.max_delivery_count)
-    return asdict(settings) | {
+    return {
+        "settings": settings.to_json(),
         "over_delivered": dead_letter_json(rules.MAX_DELIVERY_COUNT_EXCEEDED, over_delivered, source),
         "expired": dead_letter_json(rules.TTL_EXPIRED, rules.EXPIRED_TEXT, source),
     }

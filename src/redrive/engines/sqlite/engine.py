@@ -303,6 +303,7 @@ class SqliteEngine:
         try:
             is_done = self._do(self._opened(self._store), run_group, group, may_wait=may_wait)
         except Conflict:  # somebody's lock was not good: undo it all, and let each succeed or fail by himself
+            self._undo()
             is_done = self._run_one_by_one(group, may_wait=may_wait)
         except BaseException as error:  # noqa: BLE001 - the callers must hear of it, an interrupt included
             is_done = self._fail(group, error)
@@ -465,10 +466,10 @@ def _in_one_view(reader: sqlite3.Connection, read: Callable[[sqlite3.Connection]
 
 
 _TO_RECEIVE = """
-SELECT waiting.value FROM json_each(?) AS waiting LEFT JOIN queues q ON q.name = waiting.value
+SELECT waiting.value FROM json_each(?) AS waiting LEFT JOIN redrive_queues q ON q.name = waiting.value
 WHERE q.id IS NULL
-    OR EXISTS (SELECT 1 FROM messages m WHERE m.queue = q.id AND m.state = 0)
-    OR q.id IN (SELECT queue FROM messages WHERE due <= ? ORDER BY due LIMIT 1000)
+    OR EXISTS (SELECT 1 FROM redrive_messages m WHERE m.queue = q.id AND m.state = 0)
+    OR q.id IN (SELECT queue FROM redrive_messages WHERE due <= ? ORDER BY due LIMIT 1000)
 """
 
 
@@ -482,8 +483,8 @@ def _glance(
         which are gone, if that number has changed or something has come due; and when the next message comes due.
     """
     version = reader.execute("PRAGMA data_version").fetchone()[0]
-    is_due = reader.execute("SELECT 1 FROM messages WHERE due <= ? LIMIT 1", (now,)).fetchone() is not None
-    following = reader.execute("SELECT due FROM messages WHERE due > ? ORDER BY due LIMIT 1", (now,)).fetchone()
+    is_due = reader.execute("SELECT 1 FROM redrive_messages WHERE due <= ? LIMIT 1", (now,)).fetchone() is not None
+    following = reader.execute("SELECT due FROM redrive_messages WHERE due > ? ORDER BY due LIMIT 1", (now,)).fetchone()
     found: Sequence[str] = ()
     if is_due or version != seen:
         found = [name for (name,) in reader.execute(_TO_RECEIVE, (json.dumps(queues), now))]
@@ -513,21 +514,21 @@ def _peek(
     found: list[Row] = []
     for state in states:  # the index is in order within a state
         where = "m.queue = ? AND m.state = ? AND m.sequence >= ? ORDER BY m.sequence LIMIT ?"
-        read = f"SELECT {rows.COLUMNS} FROM messages m WHERE {where}"
+        read = f"SELECT {rows.COLUMNS} FROM redrive_messages m WHERE {where}"
         found += reader.execute(read, (queue_id, state, start, limit)).fetchall()
     found.sort(key=lambda row: row[0])
     return [rows.seen(row, queue) for row in found[:limit]]
 
 
 def _queue_id(reader: sqlite3.Connection, name: str) -> int | None:
-    found = reader.execute("SELECT id FROM queues WHERE name = ?", (name,)).fetchone()
+    found = reader.execute("SELECT id FROM redrive_queues WHERE name = ?", (name,)).fetchone()
     return None if found is None else found[0]
 
 
 def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
     found = reader.execute(
         "SELECT q.id, q.name, q.settings, q.created_at, q.used_at, d.id"
-        " FROM queues q LEFT JOIN queues d ON d.source = q.id"
+        " FROM redrive_queues q LEFT JOIN redrive_queues d ON d.source = q.id"
         " WHERE q.name = ?1 OR (?1 IS NULL AND q.source IS NULL) ORDER BY q.name",
         (name,),
     ).fetchall()
@@ -537,16 +538,16 @@ def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
 def _info(reader: sqlite3.Connection, row: Row) -> QueueInfo:
     queue_id, name, settings, created_at, used_at, dead_id = row
     counted = reader.execute(
-        "SELECT state, count(*), max(sequence) FROM messages WHERE queue = ? GROUP BY state", (queue_id,)
+        "SELECT state, count(*), max(sequence) FROM redrive_messages WHERE queue = ? GROUP BY state", (queue_id,)
     ).fetchall()
     counts = {state: count for state, count, _ in counted}
-    dead = reader.execute("SELECT count(*) FROM messages WHERE queue = ?", (dead_id,)).fetchone()[0]
+    dead = reader.execute("SELECT count(*) FROM redrive_messages WHERE queue = ?", (dead_id,)).fetchone()[0]
     oldest = reader.execute(
-        "SELECT enqueued_at FROM messages WHERE queue = ? AND state = 0 ORDER BY sequence LIMIT 1", (queue_id,)
+        "SELECT enqueued_at FROM redrive_messages WHERE queue = ? AND state = 0 ORDER BY sequence LIMIT 1", (queue_id,)
     ).fetchone()
     return QueueInfo(
         name=name,
-        settings=QueueSettings(**json.loads(settings)),
+        settings=QueueSettings.from_json(settings),
         ready=counts.get(State.READY, 0),
         scheduled=counts.get(State.SCHEDULED, 0),
         locked=counts.get(State.LOCKED, 0) + counts.get(State.DEFERRED_LOCKED, 0),

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The queues of a SQLite database, kept in memory as long as nobody changes them."""
 
-import json
 import math
 import sqlite3
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -47,23 +46,33 @@ class QueueRow:
 
 
 class Queues:
-    """What the table ``queues`` says, read again only when its version has changed."""
+    """What the table of queues says. What others have changed is read again; if they have deleted some, all of it."""
 
     def __init__(self) -> None:
         self._version = -1
+        self._deleted = -1
+        self._is_changed = False
         self._by_name: dict[str, QueueRow] = {}
         self._by_id: dict[int, QueueRow] = {}
 
     def refresh(self, connection: sqlite3.Connection) -> None:
         """Make sure that what is in memory is what the database says, in this transaction."""
-        version = connection.execute("SELECT value FROM counters WHERE name = 'queues_version'").fetchone()[0]
-        if version != self._version:
-            self._load(connection)
-            self._version = version
+        counters = dict(connection.execute("SELECT name, value FROM redrive_counters").fetchall())
+        if self._version < 0 or counters["queues_deleted"] != self._deleted:
+            self._by_name, self._by_id = {}, {}
+            self._read(connection, since=-1)
+        elif counters["queues_version"] != self._version:
+            self._read(connection, since=self._version)
+        self._version, self._deleted = counters["queues_version"], counters["queues_deleted"]
+
+    def begin(self) -> None:
+        """Note that a transaction begins: the one before was committed, or forgotten."""
+        self._is_changed = False
 
     def forget(self) -> None:
-        """Read everything again next time: a transaction that changed it was rolled back."""
-        self._version = -1
+        """Read everything again next time if the transaction has changed it: it was rolled back."""
+        if self._is_changed:
+            self._version = -1
 
     def get(self, name: str) -> QueueRow:
         """Return a queue by its name."""
@@ -98,49 +107,61 @@ class Queues:
         """Add a queue and its dead-letter queue; False if it is there."""
         if name in self._by_name:
             return False
-        insert = "INSERT INTO queues (name, source, settings, created_at, used_at) VALUES (?, ?, ?, ?, ?)"
-        told = json.dumps(asdict(settings))
-        source: Any = connection.execute(insert, (name, None, told, now, now)).lastrowid
-        of_dead = settings.of_dead_letters()
-        dead_name = rules.dead_letter_queue(name)
-        dead: Any = connection.execute(insert, (dead_name, source, json.dumps(asdict(of_dead)), now, now)).lastrowid
         self._count_change(connection)
+        of_dead, dead_name = settings.of_dead_letters(), rules.dead_letter_queue(name)
+        source = self._insert(connection, name, None, settings, now)
+        dead = self._insert(connection, dead_name, source, of_dead, now)
         self._add(QueueRow(source, name, settings, dead, now))
         self._add(QueueRow(dead, dead_name, of_dead, dead, now))
         return True
 
+    def _insert(
+        self, connection: sqlite3.Connection, name: str, source: int | None, settings: QueueSettings, now: float
+    ) -> int:
+        insert = (
+            "INSERT INTO redrive_queues (name, source, settings, created_at, used_at, version)"
+            " VALUES (?, ?, ?, ?, ?, ?)"
+        )
+        row: Any = connection.execute(insert, (name, source, settings.to_json(), now, now, self._version)).lastrowid
+        number: int = row
+        return number
+
     def change(self, connection: sqlite3.Connection, name: str, settings: QueueSettings) -> None:
         """Store a queue's new settings."""
         queue = self.get(name)
-        stored = json.dumps(asdict(queue.settings.changed(settings)))
-        connection.execute("UPDATE queues SET settings = ? WHERE id = ?", (stored, queue.id))
+        stored = queue.settings.changed(settings).to_json()
         self._count_change(connection)
+        change = "UPDATE redrive_queues SET settings = ?, version = ? WHERE id = ?"
+        connection.execute(change, (stored, self._version, queue.id))
         self._add(QueueRow(queue.id, name, settings, queue.dead_id, queue.used_at))
 
     def remove(self, connection: sqlite3.Connection, name: str) -> tuple[int, int]:
         """Take a queue and its dead-letter queue away; return their numbers."""
         queue = self.get(name)
         rules.check_deletable(name)
-        connection.execute("DELETE FROM queues WHERE id IN (?, ?)", (queue.dead_id, queue.id))
+        connection.execute("DELETE FROM redrive_queues WHERE id IN (?, ?)", (queue.dead_id, queue.id))
         self._count_change(connection)
+        connection.execute("UPDATE redrive_counters SET value = value + 1 WHERE name = 'queues_deleted'")
+        self._deleted += 1
         for gone in (self._by_id.pop(queue.id), self._by_id.pop(queue.dead_id)):
             del self._by_name[gone.name]
         return queue.id, queue.dead_id
 
     def _count_change(self, connection: sqlite3.Connection) -> None:
         """Let others read the queues again. What is in memory is changed alike, which takes no reading of them all."""
-        connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'queues_version'")
+        connection.execute("UPDATE redrive_counters SET value = value + 1 WHERE name = 'queues_version'")
         self._version += 1
+        self._is_changed = True
 
     def _add(self, queue: QueueRow) -> None:
         self._by_name[queue.name] = self._by_id[queue.id] = queue
 
-    def _load(self, connection: sqlite3.Connection) -> None:
-        rows = connection.execute("SELECT id, name, source, settings, used_at FROM queues").fetchall()
+    def _read(self, connection: sqlite3.Connection, since: int) -> None:
+        """Read the queues that have changed since a version."""
+        read = "SELECT id, name, source, settings, used_at FROM redrive_queues WHERE version > ?"
+        rows = connection.execute(read, (since,)).fetchall()
         dead = {source: queue_id for queue_id, _, source, _, _ in rows if source is not None}
-        found = [
-            QueueRow(queue_id, name, QueueSettings(**json.loads(settings)), dead.get(queue_id, queue_id), used_at)
-            for queue_id, name, _, settings, used_at in rows
-        ]
-        self._by_name = {queue.name: queue for queue in found}
-        self._by_id = {queue.id: queue for queue in found}
+        for queue_id, name, _, settings, used_at in rows:
+            known = self._by_id.get(queue_id)
+            dead_id = dead.get(queue_id, queue_id if known is None else known.dead_id)
+            self._add(QueueRow(queue_id, name, QueueSettings.from_json(settings), dead_id, used_at))

@@ -9,7 +9,7 @@ from redrive.engines.stored import Row, instant, received
 
 COLUMNS = (
     "m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter,"
-    " coalesce(m.body, (SELECT body FROM bodies WHERE sequence = m.sequence)), m.state, m.due, m.delivery_count"
+    " coalesce(m.body, (SELECT body FROM redrive_bodies WHERE sequence = m.sequence)), m.state, m.due, m.delivery_count"
 )
 """What is read of a message; ``EXPIRES`` and ``DELIVERY_COUNT`` say where in a row these are."""
 

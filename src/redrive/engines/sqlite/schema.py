@@ -6,6 +6,7 @@ index, so it costs the same at a thousand and at a million messages, and with an
 seconds since 1970. ``due`` is when a lock ends or a scheduled message becomes available.
 """
 
+import re
 import sqlite3
 from contextlib import closing
 from functools import cache
@@ -14,6 +15,8 @@ from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
 from redrive.errors import SchemaMismatch
+
+_TAKEN = re.compile(r"(?:^(?:table|index|trigger) (?=.* already exists)|with this name: )(\w+)")
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     (
@@ -83,7 +86,61 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ),
     ("0003_recovery", SQLITE.migration(RECOVERY)),
     ("0004_recovery_keys", SQLITE.migration(KEYS)),
+    (
+        "0005_table_prefix",
+        """
+        DROP TRIGGER messages_removed;
+        DROP INDEX messages_place;
+        DROP INDEX messages_session;
+        DROP INDEX messages_due;
+        DROP INDEX messages_expiring;
+        DROP INDEX seen_ids_until;
+        ALTER TABLE queues RENAME TO redrive_queues;
+        ALTER TABLE messages RENAME TO redrive_messages;
+        ALTER TABLE bodies RENAME TO redrive_bodies;
+        ALTER TABLE sessions RENAME TO redrive_sessions;
+        ALTER TABLE seen_ids RENAME TO redrive_seen_ids;
+        ALTER TABLE counters RENAME TO redrive_counters;
+        CREATE INDEX redrive_messages_place ON redrive_messages (queue, state, sequence);
+        CREATE INDEX redrive_messages_session ON redrive_messages (queue, session, sequence)
+            WHERE session IS NOT NULL;
+        CREATE INDEX redrive_messages_due ON redrive_messages (due) WHERE due IS NOT NULL;
+        CREATE INDEX redrive_messages_expiring ON redrive_messages (expires) WHERE expires IS NOT NULL;
+        CREATE INDEX redrive_seen_ids_until ON redrive_seen_ids (until);
+        CREATE TRIGGER redrive_messages_removed AFTER DELETE ON redrive_messages WHEN old.body IS NULL BEGIN
+            DELETE FROM redrive_bodies WHERE sequence = old.sequence;
+        END;
+        """,
+    ),
+    (
+        "0006_queue_settings",
+        """
+        -- which change of the queues was the last of this one, so that others read only what has changed
+        ALTER TABLE redrive_queues ADD COLUMN version INTEGER NOT NULL DEFAULT 0;
+        CREATE INDEX redrive_queues_version ON redrive_queues (version);
+        INSERT INTO redrive_counters VALUES ('queues_deleted', 0);
+        """,
+    ),
 )
+
+_OLD_NAMES = re.compile(
+    r"\b(queues|messages|bodies|sessions|seen_ids|counters)(?=\b|_(?:place|session|due|expiring|until|removed)\b)"
+)
+
+
+def _prefixed(script: str) -> str:
+    """Return a script of the time before 0005 with the names that its tables and indexes have since."""
+    return _OLD_NAMES.sub(r"redrive_\1", re.sub(r"--[^\n]*", "", script))
+
+
+def _in_new_file(name: str, script: str) -> str:
+    """Return what a migration does in a file that has never had tables without the prefix.
+
+    Tables of the user may have these names there, so that not even for a moment can ours have them.
+    """
+    if name in ("0001_messages", "0002_small_bodies"):
+        return _prefixed(script)
+    return "" if name == "0005_table_prefix" else script
 
 
 def migrate(connection: sqlite3.Connection) -> None:
@@ -103,7 +160,9 @@ def _migrate_one(connection: sqlite3.Connection) -> bool:
         done = connection.execute("SELECT name FROM redrive_migrations ORDER BY number").fetchall()
         due = pending(MIGRATIONS, [name for (name,) in done])
         if due:
-            _run(connection, due[0].script, len(done))
+            is_old = bool(done) and "redrive_messages" not in _objects(connection)
+            script = due[0].script if is_old else _in_new_file(due[0].name, due[0].script)
+            _run(connection, script, len(done))
             connection.execute("INSERT INTO redrive_migrations VALUES (?, ?)", (due[0].number, due[0].name))
         connection.execute("COMMIT")
     except BaseException:
@@ -118,9 +177,12 @@ def _run(connection: sqlite3.Connection, script: str, done: int) -> None:
         for statement in _statements(script):
             connection.execute(statement)
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # what is there is not what the migrations before made
-            raise SchemaMismatch(done, len(MIGRATIONS), str(error)) from error
-        raise
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        problem = str(error)  # what is there is not what the migrations before made
+        if (taken := _TAKEN.search(problem)) is not None:
+            problem = f"{taken[1]!r} is there already; if it is yours, rename it: names with redrive_ are Redrive's"
+        raise SchemaMismatch(done, len(MIGRATIONS), problem) from error
 
 
 def _check_shape(connection: sqlite3.Connection) -> None:
@@ -159,8 +221,8 @@ def _expected(migrations: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Return what a database has in which all migrations were done."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.execute("BEGIN")
-        for _, script in migrations:
-            for statement in _statements(script):
+        for name, script in migrations:
+            for statement in _statements(_in_new_file(name, script)):
                 connection.execute(statement)
         return {name: text for name, text in _objects(connection).items() if not name.startswith("sqlite_")}
 

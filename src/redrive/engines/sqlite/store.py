@@ -44,14 +44,14 @@ _WORTH_A_RANGE = 4
 """From how many rows on one statement over a range is cheaper than one for each."""
 
 _PLAIN = (
-    "INSERT INTO messages (sequence, queue, state, delivery_count, enqueued_at, id, properties, body)"
+    "INSERT INTO redrive_messages (sequence, queue, state, delivery_count, enqueued_at, id, properties, body)"
     " VALUES (?, ?, 0, 0, ?, ?, ?, ?)"
 )
-_FULL = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_FULL = "INSERT INTO redrive_messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
-_READ = f"SELECT {rows.COLUMNS} FROM messages m "
+_READ = f"SELECT {rows.COLUMNS} FROM redrive_messages m "
 _NEXT = _READ + "WHERE m.queue = ? AND m.state = 0 ORDER BY m.sequence LIMIT ?"
-_LOCK = "UPDATE messages SET state = 2, due = ?, token = ?, delivery_count = delivery_count + 1 WHERE "
+_LOCK = "UPDATE redrive_messages SET state = 2, due = ?, token = ?, delivery_count = delivery_count + 1 WHERE "
 _DUE_COLUMNS = "sequence, queue, state, delivery_count"
 
 
@@ -77,9 +77,10 @@ class Store:
     def begin(self, now: float) -> None:
         """Learn, at the beginning of a transaction, what everything in it goes by, unless nobody else changed it."""
         self.woken.clear()
+        self.queues.begin()
         (data_version,) = self.connection.execute("PRAGMA data_version").fetchone()
         if data_version != self._data_version:
-            last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
+            last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'redrive_messages'").fetchone()
             self._last_sequence = last[0] if last else 0
             self.queues.refresh(self.connection)
             self._data_version = data_version
@@ -138,15 +139,15 @@ class Store:
         if full:
             self.connection.executemany(_FULL, full)
         if bodies:
-            self.connection.executemany("INSERT INTO bodies VALUES (?, ?)", bodies)
+            self.connection.executemany("INSERT INTO redrive_bodies VALUES (?, ?)", bodies)
 
     def _is_duplicate(self, queue: QueueRow, effect: Send, now: float) -> bool:
         window = queue.settings.duplicate_detection
         if window is None or effect.even_if_seen:
             return False
         remember = (
-            "INSERT INTO seen_ids VALUES (?, ?, ?) ON CONFLICT (queue, id) DO UPDATE SET until = excluded.until"
-            " WHERE seen_ids.until <= ?"
+            "INSERT INTO redrive_seen_ids VALUES (?, ?, ?) ON CONFLICT (queue, id) DO UPDATE SET until = excluded.until"
+            " WHERE redrive_seen_ids.until <= ?"
         )
         until = now + window
         return self.connection.execute(remember, (queue.id, effect.message.id, until, now)).rowcount == 0
@@ -178,7 +179,7 @@ class Store:
         """Remove a scheduled message; one whose time has come is not scheduled any more."""
         queue = self.queues.get(effect.queue)
         key = (stored.storable(effect.sequence), queue.id, now)
-        delete = "DELETE FROM messages WHERE sequence = ? AND queue = ? AND state = 1 AND due > ?"
+        delete = "DELETE FROM redrive_messages WHERE sequence = ? AND queue = ? AND state = 1 AND due > ?"
         if self.connection.execute(delete, key).rowcount == 0:
             raise MessageNotFound(effect.queue, effect.sequence, "scheduled")
 
@@ -189,7 +190,7 @@ class Store:
         keys: list[tuple[Any, ...]] = [
             (lock.sequence, lock.token, self.queues.get(lock.queue).id, now) for lock in locks
         ]
-        delete = "DELETE FROM messages WHERE sequence = ? AND token = ? AND queue = ? AND due > ?"
+        delete = "DELETE FROM redrive_messages WHERE sequence = ? AND token = ? AND queue = ? AND due > ?"
         try:
             deleted = self.connection.executemany(delete, keys).rowcount
         except (OverflowError, sqlite3.Error):
@@ -210,7 +211,7 @@ class Store:
         is_deferred = state == State.DEFERRED_LOCKED
         after = State.SCHEDULED if effect.delay > 0 else State.DEFERRED if is_deferred else State.READY
         self.connection.execute(
-            "UPDATE messages SET state = ?, due = ?, token = NULL, delivery_count = ? WHERE sequence = ?",
+            "UPDATE redrive_messages SET state = ?, due = ?, token = NULL, delivery_count = ? WHERE sequence = ?",
             (after, now + effect.delay if effect.delay > 0 else None, count, effect.lock.sequence),
         )
         if after == State.READY:
@@ -222,7 +223,8 @@ class Store:
         if effect.headers:
             self._change_headers(effect.lock, properties, effect.headers)
         self.connection.execute(
-            "UPDATE messages SET state = 3, due = NULL, token = NULL WHERE sequence = ?", (effect.lock.sequence,)
+            "UPDATE redrive_messages SET state = 3, due = NULL, token = NULL WHERE sequence = ?",
+            (effect.lock.sequence,),
         )
 
     def dead_letter(self, effect: DeadLetter, now: float) -> None:
@@ -234,13 +236,15 @@ class Store:
 
     def _change_headers(self, lock: Lock, properties: str | None, changes: Headers) -> None:
         changed = stored.with_headers(properties, changes)
-        self.connection.execute("UPDATE messages SET properties = ? WHERE sequence = ?", (changed, lock.sequence))
+        self.connection.execute(
+            "UPDATE redrive_messages SET properties = ? WHERE sequence = ?", (changed, lock.sequence)
+        )
 
     def _held(self, lock: Lock, now: float) -> tuple[QueueRow, int, int, str | None]:
         """Return the state, the delivery count and the properties of a message, if the lock on it is good."""
         queue = self.queues.get(lock.queue)
         found = self.connection.execute(
-            "SELECT state, delivery_count, properties FROM messages"
+            "SELECT state, delivery_count, properties FROM redrive_messages"
             " WHERE sequence = ? AND token = ? AND queue = ? AND due > ?",
             (stored.storable(lock.sequence), stored.storable(lock.token), queue.id, now),
         ).fetchone()
@@ -252,8 +256,8 @@ class Store:
         """Make messages dead letters. They keep their numbers, stay for ever, and are counted anew."""
         why = stored.dead_letter_json(reason, description, rules.source_queue(queue.name))
         self.connection.executemany(
-            "UPDATE messages SET queue = ?, state = 0, due = NULL, token = NULL, delivery_count = 0, expires = NULL,"
-            " session = NULL, dead_letter = ? WHERE sequence = ?",
+            "UPDATE redrive_messages SET queue = ?, state = 0, due = NULL, token = NULL, delivery_count = 0,"
+            " expires = NULL, session = NULL, dead_letter = ? WHERE sequence = ?",
             [(queue.dead_id, why, sequence) for sequence in sequences],
         )
         self.woken.add(rules.dead_letter_queue(queue.name))
@@ -263,7 +267,9 @@ class Store:
         self._bury(queue, sequences, rules.MAX_DELIVERY_COUNT_EXCEEDED, text)
 
     def _drop(self, sequences: Sequence[int]) -> None:
-        self.connection.executemany("DELETE FROM messages WHERE sequence = ?", [(sequence,) for sequence in sequences])
+        self.connection.executemany(
+            "DELETE FROM redrive_messages WHERE sequence = ?", [(sequence,) for sequence in sequences]
+        )
 
     # --- receiving
 
@@ -280,8 +286,8 @@ class Store:
     def fitting(self, queue: QueueRow, limit: int, max_bytes: int) -> int:
         """Return how many of the next messages fit into some bytes; one at least."""
         sizes = self.connection.execute(
-            "SELECT coalesce(length(m.body), (SELECT length(body) FROM bodies WHERE sequence = m.sequence), 0)"
-            " + coalesce(length(m.properties), 0) FROM messages m WHERE m.queue = ? AND m.state = 0"
+            "SELECT coalesce(length(m.body), (SELECT length(body) FROM redrive_bodies WHERE sequence = m.sequence), 0)"
+            " + coalesce(length(m.properties), 0) FROM redrive_messages m WHERE m.queue = ? AND m.state = 0"
             " ORDER BY m.sequence LIMIT ?",
             (queue.id, limit),
         ).fetchall()
@@ -372,7 +378,9 @@ class Store:
     def _deferred(self, queue: QueueRow, sequence: int, now: float) -> stored.Row | None:
         """Return a deferred message that may be delivered; one whose lock has just ended is deferred again."""
         key = (stored.storable(sequence), queue.id, now)
-        lapsed = f"SELECT {_DUE_COLUMNS} FROM messages WHERE sequence = ? AND queue = ? AND state = 4 AND due <= ?"
+        lapsed = (
+            f"SELECT {_DUE_COLUMNS} FROM redrive_messages WHERE sequence = ? AND queue = ? AND state = 4 AND due <= ?"
+        )
         self._release(self.connection.execute(lapsed, key).fetchall())
         where = "WHERE m.sequence = ? AND m.queue = ? AND m.state = 3 AND (m.expires IS NULL OR m.expires > ?)"
         row: stored.Row | None = self.connection.execute(f"{_READ} {where}", key).fetchone()
@@ -381,7 +389,8 @@ class Store:
     def _locked_deferred(self, queue: QueueRow, found: Sequence[stored.Row], now: float) -> list[Received]:
         until, token = now + queue.settings.lock_duration, next(self._tokens)
         self.connection.executemany(
-            "UPDATE messages SET state = 4, due = ?, token = ?, delivery_count = delivery_count + 1 WHERE sequence = ?",
+            "UPDATE redrive_messages SET state = 4, due = ?, token = ?, delivery_count = delivery_count + 1"
+            " WHERE sequence = ?",
             [(until, token, row[0]) for row in found],
         )
         self._touch(queue, now)
@@ -392,7 +401,7 @@ class Store:
         queue = self.queues.get(lock.queue)
         until = now + queue.settings.lock_duration
         renewed = self.connection.execute(
-            "UPDATE messages SET due = ? WHERE sequence = ? AND token = ? AND queue = ? AND due > ?",
+            "UPDATE redrive_messages SET due = ? WHERE sequence = ? AND token = ? AND queue = ? AND due > ?",
             (until, stored.storable(lock.sequence), stored.storable(lock.token), queue.id, now),
         ).rowcount
         self._touch(queue, now)
@@ -401,7 +410,7 @@ class Store:
     def unlock(self, locks: Sequence[Lock]) -> None:
         """Give back messages that nobody has seen: their caller was cancelled. They were not delivered."""
         self.connection.executemany(
-            "UPDATE messages SET state = CASE state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL,"
+            "UPDATE redrive_messages SET state = CASE state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL,"
             " delivery_count = delivery_count - 1 WHERE sequence = ? AND token = ?",
             [(lock.sequence, stored.storable(lock.token)) for lock in locks],
         )
@@ -418,9 +427,9 @@ class Store:
             return None
         until, token = now + queue.settings.lock_duration, next(self._tokens)
         locked = self.connection.execute(
-            "INSERT INTO sessions (queue, session, token, locked_until) VALUES (?, ?, ?, ?)"
+            "INSERT INTO redrive_sessions (queue, session, token, locked_until) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (queue, session) DO UPDATE SET token = excluded.token, locked_until = excluded.locked_until"
-            " WHERE sessions.token IS NULL OR sessions.locked_until <= ? RETURNING state",
+            " WHERE redrive_sessions.token IS NULL OR redrive_sessions.locked_until <= ? RETURNING state",
             (queue.id, chosen, token, until, now),
         ).fetchone()
         self._touch(queue, now)
@@ -431,13 +440,15 @@ class Store:
 
     def _unlock_session(self, queue: QueueRow, session_id: str) -> None:
         self.connection.execute(
-            "UPDATE messages SET state = 0, due = NULL, token = NULL WHERE queue = ? AND session = ? AND state = 2",
+            "UPDATE redrive_messages SET state = 0, due = NULL, token = NULL"
+            " WHERE queue = ? AND session = ? AND state = 2",
             (queue.id, session_id),
         )
 
     def _free_session(self, queue: QueueRow, now: float) -> str | None:
         found = self.connection.execute(
-            "SELECT m.session FROM messages m LEFT JOIN sessions s ON s.queue = m.queue AND s.session = m.session"
+            "SELECT m.session FROM redrive_messages m"
+            " LEFT JOIN redrive_sessions s ON s.queue = m.queue AND s.session = m.session"
             " WHERE m.queue = ? AND m.session IS NOT NULL AND m.state = 0"
             " AND (m.expires IS NULL OR m.expires > ?) AND (s.token IS NULL OR s.locked_until <= ?)"
             " ORDER BY m.sequence LIMIT 1",
@@ -447,7 +458,7 @@ class Store:
 
     def _session_until(self, queue: QueueRow, session: SessionLock) -> float:
         """Return when a session's lock ends: no message received through it is held for longer."""
-        read = "SELECT locked_until FROM sessions WHERE queue = ? AND session = ?"
+        read = "SELECT locked_until FROM redrive_sessions WHERE queue = ? AND session = ?"
         until: float = self.connection.execute(read, (queue.id, session.session_id)).fetchone()[0]
         return until
 
@@ -455,7 +466,7 @@ class Store:
         """Return the session's queue, if the lock on it is good."""
         queue = self.queues.get(session.queue)
         held = self.connection.execute(
-            "SELECT 1 FROM sessions WHERE queue = ? AND session = ? AND token = ? AND locked_until > ?",
+            "SELECT 1 FROM redrive_sessions WHERE queue = ? AND session = ? AND token = ? AND locked_until > ?",
             (queue.id, session.session_id, stored.storable(session.token), now),
         ).fetchone()
         if held is None:
@@ -467,8 +478,10 @@ class Store:
         queue = self.check_session(session, now)
         until = now + queue.settings.lock_duration
         key = (until, queue.id, session.session_id)
-        self.connection.execute("UPDATE sessions SET locked_until = ? WHERE queue = ? AND session = ?", key)
-        self.connection.execute("UPDATE messages SET due = ? WHERE queue = ? AND session = ? AND state = 2", key)
+        self.connection.execute("UPDATE redrive_sessions SET locked_until = ? WHERE queue = ? AND session = ?", key)
+        self.connection.execute(
+            "UPDATE redrive_messages SET due = ? WHERE queue = ? AND session = ? AND state = 2", key
+        )
         self._touch(queue, now)
         return until
 
@@ -489,19 +502,22 @@ class Store:
         queue = self.queues.get(session.queue)
         key = (queue.id, session.session_id)
         freed = self.connection.execute(
-            "UPDATE sessions SET token = NULL, locked_until = NULL WHERE queue = ? AND session = ? AND token = ?",
+            "UPDATE redrive_sessions SET token = NULL, locked_until = NULL"
+            " WHERE queue = ? AND session = ? AND token = ?",
             (*key, stored.storable(session.token)),
         ).rowcount
         if freed:
             self._unlock_session(queue, session.session_id)
-            self.connection.execute("DELETE FROM sessions WHERE queue = ? AND session = ? AND state IS NULL", key)
+            self.connection.execute(
+                "DELETE FROM redrive_sessions WHERE queue = ? AND session = ? AND state IS NULL", key
+            )
             self.woken.add(queue.name)
 
     def set_session_state(self, effect: SetSessionState, now: float) -> None:
         """Store what a session wants to remember."""
         queue = self.check_session(effect.session, now)
         self.connection.execute(
-            "UPDATE sessions SET state = ? WHERE queue = ? AND session = ?",
+            "UPDATE redrive_sessions SET state = ? WHERE queue = ? AND session = ?",
             (effect.state, queue.id, effect.session.session_id),
         )
 
@@ -516,12 +532,13 @@ class Store:
             longest = now + queue.settings.lock_duration
             for state in rules.LOCKED_STATES:
                 self.connection.execute(
-                    "UPDATE messages SET due = ?1 WHERE queue = ?2 AND state = ?3 AND due > ?1",
+                    "UPDATE redrive_messages SET due = ?1 WHERE queue = ?2 AND state = ?3 AND due > ?1",
                     (longest, queue.id, state.value),
                 )
             if queue.settings.requires_session:
                 self.connection.execute(
-                    "UPDATE sessions SET locked_until = ?1 WHERE queue = ?2 AND locked_until > ?1", (longest, queue.id)
+                    "UPDATE redrive_sessions SET locked_until = ?1 WHERE queue = ?2 AND locked_until > ?1",
+                    (longest, queue.id),
                 )
 
     def note_use(self, names: Iterable[str], now: float) -> None:
@@ -533,7 +550,7 @@ class Store:
     def release_due(self, now: float, limit: int) -> tuple[int, int]:
         """End locks that are over and bring in what is due; return how many, and how many of them had had enough."""
         due = self.connection.execute(
-            f"SELECT {_DUE_COLUMNS} FROM messages WHERE due <= ? ORDER BY due LIMIT ?",
+            f"SELECT {_DUE_COLUMNS} FROM redrive_messages WHERE due <= ? ORDER BY due LIMIT ?",
             (now, limit),
         ).fetchall()
         return len(due), self._release(due) if due else 0
@@ -544,7 +561,8 @@ class Store:
         if released < _AT_ONCE:
             return
         for name in queues:
-            due = f"SELECT {_DUE_COLUMNS} FROM messages WHERE queue = ? AND state IN (1, 2, 4) AND due <= ? LIMIT ?"
+            where = "queue = ? AND state IN (1, 2, 4) AND due <= ? LIMIT ?"
+            due = f"SELECT {_DUE_COLUMNS} FROM redrive_messages WHERE {where}"
             self._release(self.connection.execute(due, (self.queues.get(name).id, now, _AT_ONCE)).fetchall())
 
     def _release(self, due: Sequence[stored.Row]) -> int:
@@ -552,7 +570,7 @@ class Store:
         if not due:
             return 0
         self.connection.executemany(
-            "UPDATE messages SET state = CASE state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL"
+            "UPDATE redrive_messages SET state = CASE state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL"
             " WHERE sequence = ?",
             [(row[0],) for row in due],
         )
@@ -570,8 +588,8 @@ class Store:
     def expire_due(self, now: float, limit: int) -> int:
         """Drop or dead-letter messages whose time to live is over."""
         found = self.connection.execute(
-            "SELECT sequence, queue FROM messages WHERE expires IS NOT NULL AND state IN (0, 3) AND expires <= ?"
-            " ORDER BY expires LIMIT ?",
+            "SELECT sequence, queue FROM redrive_messages"
+            " WHERE expires IS NOT NULL AND state IN (0, 3) AND expires <= ? ORDER BY expires LIMIT ?",
             (now, limit),
         ).fetchall()
         for queue_id in {row[1] for row in found}:
@@ -589,7 +607,8 @@ class Store:
     def forget_seen_ids(self, now: float, limit: int) -> None:
         """Forget message ids whose window is over."""
         self.connection.execute(
-            "DELETE FROM seen_ids WHERE (queue, id) IN (SELECT queue, id FROM seen_ids WHERE until <= ? LIMIT ?)",
+            "DELETE FROM redrive_seen_ids"
+            " WHERE (queue, id) IN (SELECT queue, id FROM redrive_seen_ids WHERE until <= ? LIMIT ?)",
             (now, limit),
         )
 
@@ -613,20 +632,20 @@ class Store:
     def delete_queue(self, name: str) -> None:
         """Delete a queue, its dead-letter queue, and all they hold."""
         for queue_id in self.queues.remove(self.connection, name):
-            for table in ("messages", "sessions", "seen_ids"):
+            for table in ("redrive_messages", "redrive_sessions", "redrive_seen_ids"):
                 self.connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue_id,))
         self.woken.add(name)
 
     def _used_at(self, queue: QueueRow) -> float:
         """Return when a queue was last used, by any process."""
-        found = self.connection.execute("SELECT used_at FROM queues WHERE id = ?", (queue.id,)).fetchone()
+        found = self.connection.execute("SELECT used_at FROM redrive_queues WHERE id = ?", (queue.id,)).fetchone()
         used_at: float = found[0]
         return used_at
 
     def _touch(self, queue: QueueRow, now: float) -> None:
         if now - queue.used_at >= queue.use_granularity_s or now < queue.used_at:
             queue.used_at = now
-            self.connection.execute("UPDATE queues SET used_at = ? WHERE id = ?", (now, queue.id))
+            self.connection.execute("UPDATE redrive_queues SET used_at = ? WHERE id = ?", (now, queue.id))
 
 
 def _is_expired(row: stored.Row, now: float) -> bool:
