@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The system clock measures forwards, waits where it must, and can be told not to."""
+"""The system clock measures forwards, waits, and can be set not to wait."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

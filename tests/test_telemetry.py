@@ -190,10 +190,10 @@ def test_a_time_series_is_told_from_others_by_the_labels_of_its_event():
 
 
 def test_opentelemetry_gets_span_events_and_metrics():
-    told = run_python(WITH_THE_SDK)
-    names = [name.removeprefix("redrive.retry.") for name, _ in told["events"]]
+    reported = run_python(WITH_THE_SDK)
+    names = [name.removeprefix("redrive.retry.") for name, _ in reported["events"]]
     assert names == [*["attempt_failed"] * 2, "succeeded", *["attempt_failed"] * 3, "gave_up"]
-    first = told["events"][0][1]
+    first = reported["events"][0][1]
     assert {key: first[key] for key in first if "operation_" not in key} == {
         "redrive.request_id": "r-1",
         "redrive.policy_type": "Fixed",
@@ -204,13 +204,13 @@ def test_opentelemetry_gets_span_events_and_metrics():
         "redrive.exception_message": "down",
     }
     assert first["redrive.operation_start"] == "2026-01-04T00:00:00+00:00"
-    assert "redrive.iteration_sleep" not in told["events"][5][1]  # none follows, so there is no figure
-    assert told["events"][6][1]["redrive.outcome"] == "exhausted"
+    assert "redrive.iteration_sleep" not in reported["events"][5][1]  # none follows, so there is no figure
+    assert reported["events"][6][1]["redrive.outcome"] == "exhausted"
 
     series = {"operation": "fetch", "policy_type": "Fixed"}
     counts = {
         (attributes["event"], attributes.get("outcome")): value
-        for name, attributes, value, _ in told["points"]
+        for name, attributes, value, _ in reported["points"]
         if name == "redrive.retry.events" and series.items() <= attributes.items()
     }
     assert counts == {
@@ -218,9 +218,9 @@ def test_opentelemetry_gets_span_events_and_metrics():
         ("redrive.retry.succeeded", None): 1,
         ("redrive.retry.gave_up", "exhausted"): 1,
     }
-    sleeps = [(attributes, total) for name, attributes, _, total in told["points"] if name == "redrive.retry.sleep"]
+    sleeps = [(attributes, total) for name, attributes, _, total in reported["points"] if name == "redrive.retry.sleep"]
     assert sleeps == [(series, 8.0)]
-    assert all("request_id" not in attributes for _, attributes, _, _ in told["points"])
+    assert all("request_id" not in attributes for _, attributes, _, _ in reported["points"])
 
 
 WITHOUT_THE_SDK = """

@@ -37,7 +37,7 @@ def real_tree(base: type[Exception]) -> Iterator[tuple[str, str]]:
 def test_the_drawn_tree_is_the_real_tree():
     for module in pkgutil.walk_packages(redrive.__path__, "redrive."):
         if not module.name.endswith(".__main__"):
-            importlib.import_module(module.name)  # so that no class hides in a module nobody imported
+            importlib.import_module(module.name)  # so that no class is missed because its module was not imported
     assert drawn_tree(errors.__doc__) == dict(real_tree(errors.RedriveError))
 
 

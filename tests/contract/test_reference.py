@@ -12,7 +12,7 @@ from tests.contract import surface
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 HANDED_OUT = {"Attempt", "BlockAttempt", "Policies", "Retry"}
-"""Public classes that nobody builds by hand: their constructors have no settings, only their class methods do."""
+"""Public classes that programs do not construct: their constructors have no settings, only their class methods do."""
 
 
 def code_words(page: str) -> set[str]:

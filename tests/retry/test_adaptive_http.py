@@ -14,7 +14,7 @@ from redrive.testing import ManualClock
 
 
 class Answers(BaseHTTPRequestHandler):
-    """Gives the answers it was told to, one for each request, and the last one from there on."""
+    """Gives the listed answers, one for each request; the last one repeats."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Code inside a retry sees its attempt and the time that is left, wherever it runs, and nobody else does."""
+"""Code inside a retry sees its attempt and the time that is left, wherever it runs; other code does not."""
 
 import asyncio
 import contextvars

@@ -96,9 +96,9 @@ def test_it_lets_one_probe_through_when_its_time_is_over():
 
 def test_only_the_call_that_made_it_half_open_is_told_so():
     breaker = opened(open_for=30.0, probes=2)
-    told = [breaker.ask(now) for now in (29.0, 30.0, 30.0, 30.0, 60.0)]
-    assert [change for _, change in told] == [None, ("open", "half_open"), None, None, None]
-    assert [permit is not None for permit, _ in told] == [False, True, True, False, True]
+    answers = [breaker.ask(now) for now in (29.0, 30.0, 30.0, 30.0, 60.0)]
+    assert [change for _, change in answers] == [None, ("open", "half_open"), None, None, None]
+    assert [permit is not None for permit, _ in answers] == [False, True, True, False, True]
 
 
 def test_a_probe_that_succeeds_closes_it():

@@ -52,7 +52,7 @@ class Noting(Policy):
         return self.answer(failure)
 
 
-# --- what the policy is told ------------------------------------------------------------------------------------------
+# --- what the policy gets ---------------------------------------------------------------------------------------------
 
 
 def test_a_policy_is_told_everything_about_a_failure(clock):

@@ -53,8 +53,8 @@ def events(caplog):
     caplog.set_level(logging.INFO, logger="redrive.retry")
 
     def found():
-        told = [(record.redrive_event, record.redrive) for record in caplog.records if hasattr(record, "redrive")]
-        return [(name.removeprefix("redrive.retry."), fields) for name, fields in told if "policies" in name]
+        reported = [(record.redrive_event, record.redrive) for record in caplog.records if hasattr(record, "redrive")]
+        return [(name.removeprefix("redrive.retry."), fields) for name, fields in reported if "policies" in name]
 
     return found
 
@@ -284,7 +284,7 @@ def test_changed_breaker_begins_anew(path, clock):
 
 
 def test_breaker_stays_one_object_when_a_changed_file_is_refused(path, clock):
-    """A refused file must not leave a second breaker behind for whoever asks next."""
+    """A refused file must not leave a second breaker behind for the next caller."""
     asked_for = '[policies.asked_for]\nkind = "fixed"\n'
     write(path, 'default = "standard"\n' + with_breaker() + asked_for)
     policies = Policies.load(path, reload_every=None, clock=clock)
@@ -537,7 +537,7 @@ def test_using_refuses_an_unknown_setting(policies):
 
 
 def test_retry_made_while_the_file_is_reloaded_follows_it(policies, path, clock, monkeypatch):
-    """Between reading the policies in force and being known to those who replace them, nobody may replace them."""
+    """No reload may come between reading the policies in force and registering the plan for replacement."""
     building, go = threading.Event(), threading.Event()
 
     def build_slowly(settings):

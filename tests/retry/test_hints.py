@@ -330,7 +330,7 @@ def test_grpc_details_with_unknown_fields_of_every_wire_type_are_skipped():
 @pytest.mark.parametrize(
     "packed",
     [
-        b"\x1b" * 20,  # a group, which nobody writes any more
+        b"\x1b" * 20,  # a group, which is obsolete
         b"\x18\x05",  # field 3 is a number
         b"\x1a\x04\x08\x01\x12\x00",  # its type is a number
         b"\x1a\x7f\x0a",  # cut off
@@ -581,7 +581,7 @@ class Code(enum.Enum):
 
 @dataclass
 class Answer:
-    """A method that returns what it was told to."""
+    """A method that returns a given value."""
 
     value: object
 

@@ -26,7 +26,7 @@ from redrive.testing import ManualClock
 
 
 class Script:
-    """A function that does what it is told, one line for each attempt; the last line repeats."""
+    """A function that follows a script, one line for each attempt; the last line repeats."""
 
     def __init__(self, clock, *lines, taking=0.0):
         self.clock, self.lines, self.taking = clock, lines, taking

@@ -89,7 +89,7 @@ def test_pitfall_2_no_ten_milliseconds_hold_more_than_a_share_of_the_clients():
 
 @pytest.mark.parametrize("jitter", [0.2, "full", "equal"])
 def test_pitfall_3_jitter_does_not_vanish_at_the_cap(jitter):
-    """3. The cap was applied after the jitter, so everybody waited ``max``. Ours: the same spread at 5 and 50."""
+    """3. The cap was applied after the jitter, so all callers waited ``max``. Ours: the same spread at 5 and 50."""
     policy = Exponential(min=1, max=5, jitter=jitter, max_attempts=None)
     at_5, at_50 = draws(policy, 5), draws(policy, 50)
     assert at_5 == at_50
@@ -219,8 +219,8 @@ def test_pitfall_11_children_of_a_fork_draw_different_jitter():
             finally:
                 os._exit(0)
         os.close(writing)
-        with os.fdopen(reading) as told:
-            slept = told.read()
+        with os.fdopen(reading) as report:
+            slept = report.read()
         os.waitpid(child, 0)
         return slept
 

@@ -480,7 +480,7 @@ def fail_always():
 
 
 class Dwindling:
-    """A policy of somebody else, which derives from nothing and keeps state: each wait is a second shorter."""
+    """A policy of another library, which derives from nothing and keeps state: each wait is a second shorter."""
 
     def __init__(self, start):
         self.start = start
@@ -497,7 +497,7 @@ class Dwindling:
 
 
 class Fibonacci(Backoff):
-    """A curve of somebody else, written as CONTRIBUTING describes it."""
+    """A user's own curve, written as CONTRIBUTING describes it."""
 
     def curve(self, n):
         return 1.0 if n < 3 else self.curve(n - 1) + self.curve(n - 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reading policy files: what may be written, and what a wrong file is told."""
+"""Reading policy files: what may be written, and the errors of an invalid file."""
 # ruff: noqa: E501 - one wrong file a line, so that they can be compared
 
 import textwrap

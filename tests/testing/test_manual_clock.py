@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A manual clock moves when a test moves it, and wakes whoever waits for the time that has come."""
+"""A manual clock moves when a test moves it, and ends the sleeps that are due."""
 
 import asyncio
 from datetime import UTC, datetime
