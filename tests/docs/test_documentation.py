@@ -10,6 +10,7 @@ How a page says what to do with a block, in the words after its opening fence:
   An example that reads that variable has one too.
 - ``python pytest`` holds tests, and pytest runs them.
 - ``sh no-run`` is for other commands, such as ``pip install``.
+- ``python no-run`` is for code that needs what the development environment lacks; ``NOT_RUN`` says why, page by page.
 - ``toml`` and ``xml`` that define policies are loaded.
 """
 
@@ -33,7 +34,8 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 STEPS = {"python", "python postgres", "python continues", "sh", "sh continues"}
 TESTS = "python pytest"
 RUN = STEPS | {TESTS, "toml", "xml"}
-SHOWN = {"text", "sh no-run", "sql", "ini", "json", "mermaid", "dockerfile"}
+SHOWN = {"text", "sh no-run", "python no-run", "sql", "ini", "json", "mermaid", "dockerfile"}
+NOT_RUN = {"web-applications.md": "Django would be 50 MB more to install; its code was tried by hand on PostgreSQL"}
 DATABASE = "DATABASE_URL"
 
 WITHOUT_SLEEPING = """
@@ -186,6 +188,10 @@ def test_examples_succeed(example, tmp_path, request):
 def test_a_block_says_what_it_is(block):
     """A misspelt word after the fence would quietly switch the block's test off."""
     assert block.info in RUN | SHOWN
+
+
+def test_code_that_is_not_run_has_a_reason():
+    assert {block.page.name for block in BLOCKS if block.info == "python no-run"} == set(NOT_RUN)
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.info == "python"], ids=str)
