@@ -39,6 +39,12 @@ def test_a_queue_that_is_not_there_has_one_answer(refused, command):
     assert said.endswith("redrive queues lists all queues, redrive queues declare adds one\n")
 
 
+@pytest.mark.usefixtures("orders")
+def test_a_queue_that_was_perhaps_meant_is_named(refused):
+    for command in (("send", "ordres", "x"), ("recover", "--all", "--to", "ordres", "--yes")):
+        assert "there is no queue 'ordres'; did you mean 'orders'?" in refused(*command, status=5)
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -4,6 +4,7 @@
 import json
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -99,6 +100,19 @@ def test_flags_do_not_look_as_if_they_took_a_value(capsys):
         whole.main([*path, "--help"], prog_name="redrive", standalone_mode=False)
         said = capsys.readouterr().out
         assert ("--help" in said, "bool" in said) == (True, False), path
+
+
+def test_examples_are_indented_in_every_help(capsys):
+    whole = command_line()
+    for path in paths(whole):
+        whole.main([*path, "--help"], prog_name="redrive", standalone_mode=False)
+        lines = capsys.readouterr().out.splitlines()
+        examples = [after for line, after in pairwise(lines) if line.strip() == "Examples:"]
+        assert [line for line in examples if not line.startswith("   ")] == [], path
+
+
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(run):
+    assert "Did you mean 'queues'?" in run("qeues").output
 
 
 def test_what_people_look_for_is_where_they_look():

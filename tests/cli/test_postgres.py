@@ -23,6 +23,13 @@ def test_a_message_is_sent_received_buried_and_sent_again(ok, read):
     assert read("queues")[0]["ready"] == 1
 
 
+@pytest.mark.usefixtures("url")
+def test_a_queue_that_was_perhaps_meant_is_named(ok, refused):
+    ok("queues", "declare", "orders")
+    assert "there is no queue 'ordres'; did you mean 'orders'?" in refused("send", "ordres", "x", status=5)
+    assert "did you mean 'orders'?" in refused("recover", "--all", "--to", "ordres", "--yes", status=5)
+
+
 def test_a_server_that_is_not_there_is_named_without_the_password(refused, monkeypatch):
     monkeypatch.setenv("REDRIVE_URL", "postgresql://somebody:secret@/shop?host=/nowhere")
     told = refused("queues")

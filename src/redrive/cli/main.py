@@ -27,41 +27,37 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(queues.app, name="queues")
-app.command()(messages.send)
-app.command()(messages.receive)
-app.command()(messages.peek)
-app.command()(messages.cancel)
-app.add_typer(dead.app, name="dead")
-app.command()(worker.worker)
-app.command()(ingest.ingest)
-app.add_typer(failed.app, name="failed")
-app.command()(recover.recover)
-app.command()(recover.edit)
-app.command()(recover.archive)
-app.command()(recover.restore)
-app.command()(recover.resolve)
-app.add_typer(operations.app, name="operations")
-app.add_typer(redirects.app, name="redirects")
-app.add_typer(policies.app, name="policies")
-app.command()(demo.demo)
+_QUEUES, _RECOVERY, _MORE = "Queues and messages", "Failed messages", "More"
+for _command in (messages.send, messages.receive, messages.peek, messages.cancel, worker.worker):
+    app.command(rich_help_panel=_QUEUES)(_command)
+app.add_typer(queues.app, name="queues", rich_help_panel=_QUEUES)
+app.add_typer(dead.app, name="dead", rich_help_panel=_QUEUES)
+for _command in (ingest.ingest, recover.recover, recover.edit, recover.archive, recover.restore, recover.resolve):
+    app.command(rich_help_panel=_RECOVERY)(_command)
+app.add_typer(failed.app, name="failed", rich_help_panel=_RECOVERY)
+app.add_typer(operations.app, name="operations", rich_help_panel=_RECOVERY)
+app.add_typer(redirects.app, name="redirects", rich_help_panel=_RECOVERY)
+app.add_typer(policies.app, name="policies", rich_help_panel=_MORE)
+app.command(rich_help_panel=_MORE)(demo.demo)
 
 
 def command_line() -> Any:  # noqa: ANN401 - a command of the click that typer brings along
     """Return the whole command line, as it is run."""
     whole = typer.main.get_command(app)
-    _hide_flag_types(whole)
+    _hide_types(whole)
     return whole
 
 
-def _hide_flag_types(command: Any) -> None:  # noqa: ANN401 - same
-    """Show flags without a type in the help: ``--yes <bool>`` would look as if it took a value."""
+def _hide_types(command: Any) -> None:  # noqa: ANN401 - same
+    """Show flags and arguments without a type in the help: ``--yes <bool>`` would look as if it took a value."""
     help_option = command.get_help_option(typer.Context(command))
     for each in (*command.params, help_option):
         if getattr(each, "is_flag", False) and each.metavar is None:
             each.metavar = ""
+        if each.param_type_name == "argument":
+            each.display_type_rich = lambda ctx: None  # noqa: ARG005 - as typer calls it
     for each in getattr(command, "commands", {}).values():
-        _hide_flag_types(each)
+        _hide_types(each)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature for a flag

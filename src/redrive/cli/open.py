@@ -8,8 +8,11 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
+
+import typer
 
 from redrive import connect, connection_url, open_recovery
 from redrive.broker import Broker, dead_letter_queue, is_own_queue, source_queue
@@ -57,12 +60,28 @@ def with_broker(connection: BrokerConnection, do: Callable[[Broker], Awaitable[T
     try:
         return asyncio.run(_connected(url, do))
     except RedriveError as error:
-        raise console.failure(error) from None
+        raise _failure(url, error) from None
 
 
 async def _connected(url: str, do: Callable[[Broker], Awaitable[T]]) -> T:
     async with connect(url) as broker:
         return await do(broker)
+
+
+def _failure(url: str, error: RedriveError) -> typer.Exit:
+    """Print an error; if a queue does not exist, name the one that was perhaps meant."""
+    if isinstance(error, QueueNotFound) and error.similar is None:  # not every engine looks for one
+        error = QueueNotFound(error.queue, asyncio.run(_similar(url, error.queue)))
+    return console.failure(error)
+
+
+async def _similar(url: str, queue: str) -> str | None:
+    try:
+        async with connect(url) as broker:
+            names = [each.name for each in await broker.queues() if not is_own_queue(each.name)]
+    except RedriveError:
+        return None  # the error that is reported is the first one
+    return next(iter(get_close_matches(queue, names, 1)), None)
 
 
 def check_exists(url: str) -> None:
@@ -210,7 +229,7 @@ def with_recovery(
             check()
         return asyncio.run(_opened(connection, do, sources, _settings(functions)))
     except RedriveError as error:
-        raise console.failure(error) from None
+        raise _failure(connection.broker_url, error) from None
 
 
 def _check_both_exist(connection: RecoveryConnection, *, may_create: bool) -> None:

@@ -2,7 +2,6 @@
 """SIGINT and SIGTERM while a command runs: counted, so that the first lets it finish what it has in hand."""
 
 import asyncio
-import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
 from threading import current_thread, main_thread
@@ -58,7 +57,7 @@ class StopSignals:
         self.count += 1
         if self.count > 1 and not self.is_heeded:
             signal.signal(number, self._before[signal.Signals(number)])
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)
         elif self.on_signal is not None:
             self.on_signal()
 

@@ -78,7 +78,7 @@ def test_dry_run_counts_and_does_nothing(ok, read, fail):
     fail("x", queue="billing")
     ok("ingest")
     assert ok("recover", "--all", "--dry-run").splitlines() == [
-        "4 match, 4 are free to go",
+        "4 match, 4 are available",
         "  1 would be sent to billing",
         "  3 would be sent to orders",
     ]
@@ -101,7 +101,7 @@ def test_dry_run_counts_and_does_nothing(ok, read, fail):
 def test_a_dry_run_leaves_the_error_queue_as_it_is_and_says_so(run, read, command):
     before = read("peek", "error")
     ran = run(*command)
-    assert ran.stdout.splitlines()[0] == "0 match, 0 are free to go"
+    assert ran.stdout.splitlines()[0] == "0 match, 0 are available"
     assert ran.stderr == "3 failures are not read from error yet: redrive ingest reads them\n"
     assert read(*command)["unread"] == {"error": 3}
     assert read("peek", "error") == before
@@ -199,7 +199,7 @@ def test_the_same_key_is_the_same_request_after_its_end(read):
 @pytest.mark.usefixtures("failures")
 def test_what_sends_nothing_can_be_limited(ok, read):
     ok("ingest")
-    assert ok("archive", "--all", "--limit", 2, "--dry-run") == "2 match, 2 are free to go\n"
+    assert ok("archive", "--all", "--limit", 2, "--dry-run") == "2 match, 2 are available\n"
     assert read("archive", "--all", "--limit", 2, "--yes")["progress"]["forwarded"] == 2
     assert [each["number"] for each in read("failed", "list")] == [3]
 
@@ -358,7 +358,7 @@ def test_recover_to_another_queue_and_later(ok, read):
 @pytest.mark.usefixtures("failures")
 def test_archive_restore_and_resolve(ok, read):
     ok("ingest")
-    assert ok("archive", "queue:orders", "--dry-run") == "3 match, 3 are free to go\n"
+    assert ok("archive", "queue:orders", "--dry-run") == "3 match, 3 are available\n"
     assert "█ done 3" in ok("archive", "queue:orders", "--reason", "test data", "--yes")
     assert ok("failed", "list") == "no unresolved failed messages; 3 with another status match: add status:any\n"
     assert ok("failed", "list", "queue:orders") == (

@@ -23,7 +23,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def _dead() -> None:
-    """See why messages were dead-lettered, send them again, or remove them.
+    """See why messages were dead-lettered, and send them again.
 
     Examples:
       redrive dead list orders
@@ -38,7 +38,7 @@ def _dead() -> None:
 
 @app.command("list")
 @grouped
-def list_dead(queue: Queue, connection: BrokerConnection, *, max_messages: Max = 20, start: Start = 0) -> None:
+def list_dead(queue: Queue, *, max_messages: Max = 20, start: Start = 0, connection: BrokerConnection) -> None:
     """List the dead letters of a queue, oldest first, and why each is one."""
     dead = dead_letter_queue(queue)
     found = with_broker(connection, lambda broker: broker.peek(dead, max_messages=max_messages, start=start))
@@ -76,13 +76,13 @@ def show(
 @grouped
 def resubmit(
     queue: Queue,
-    connection: BrokerConnection,
     *,
     max_messages: Annotated[
         int | None,
         typer.Option("--max", "-n", metavar="N", min=1, help="How many at most, oldest first; all by default."),
     ] = None,
     yes: Yes = False,
+    connection: BrokerConnection,
 ) -> None:
     """Send dead letters to their queue again.
 
@@ -94,6 +94,6 @@ def resubmit(
 
 @app.command()
 @grouped
-def purge(queue: Queue, connection: BrokerConnection, *, yes: Yes = False) -> None:
+def purge(queue: Queue, *, yes: Yes = False, connection: BrokerConnection) -> None:
     """Remove the dead letters of a queue for good."""
     bulk.purge(connection, dead_letter_queue(queue), yes=yes, noun="dead letter")

@@ -13,5 +13,5 @@ def demo(
     *,
     fast: Annotated[bool, typer.Option("--fast", help="Do not wait between attempts.")] = False,
 ) -> None:
-    """Watch calls being retried, messages being redelivered and failures being recovered, in a few seconds."""
+    """Watch three layers at work: retry, redelivery and recovery."""
     run_demo(console.out(markup=True), fast=fast)

@@ -33,7 +33,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def _failed() -> None:
-    """Find failed messages, see why they failed, annotate and delete them.
+    """Find failed messages and see why they failed.
 
     Examples:
       redrive failed groups
@@ -54,7 +54,6 @@ def _failed() -> None:
 @grouped
 def list_failed(
     which: FilterOptions,
-    connection: RecoveryConnection,
     sources: Sources,
     *,
     newest: Annotated[bool, typer.Option("--newest", help="The newest first.")] = False,
@@ -62,8 +61,12 @@ def list_failed(
     after: Annotated[
         int, typer.Option(metavar="NUMBER", min=0, help="Continue after this one.", show_default=False)
     ] = 0,
+    connection: RecoveryConnection,
 ) -> None:
-    """List failed messages; unresolved ones unless the filter says otherwise.
+    """List failed messages.
+
+    They are listed as they were first seen. Without status: in the filter
+    only unresolved ones are.
 
     Examples:
       redrive failed list
@@ -91,7 +94,7 @@ def list_failed(
 
 @app.command()
 @grouped
-def show(failure: Failure, connection: RecoveryConnection, sources: Sources) -> None:
+def show(failure: Failure, sources: Sources, connection: RecoveryConnection) -> None:
     """Show one failed message: attempts, stack trace, headers, body, operations, notes."""
     detail = with_recovery(connection, lambda opened: opened.failed_message(failure), sources)
     if connection.as_json:
@@ -104,13 +107,13 @@ def show(failure: Failure, connection: RecoveryConnection, sources: Sources) -> 
 @grouped
 def groups(
     which: FilterOptions,
-    connection: RecoveryConnection,
     sources: Sources,
     *,
     by: Annotated[
         str, typer.Option(metavar="WHAT", help="exception, queue, type, or a classifier of your own.")
     ] = "exception",
     limit: Limit = 20,
+    connection: RecoveryConnection,
 ) -> None:
     """Show what failed messages have in common, the largest group first.
 
@@ -142,7 +145,7 @@ def groups(
 
 @app.command()
 @grouped
-def count(which: FilterOptions, connection: RecoveryConnection, sources: Sources) -> None:
+def count(which: FilterOptions, sources: Sources, connection: RecoveryConnection) -> None:
     """Count failed messages."""
 
     async def look(opened: OpenRecovery) -> tuple[int, _Beside]:
@@ -162,12 +165,12 @@ def count(which: FilterOptions, connection: RecoveryConnection, sources: Sources
 @grouped
 def export(
     which: FilterOptions,
-    connection: RecoveryConnection,
     sources: Sources,
     *,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output.")
     ] = Path("-"),
+    connection: RecoveryConnection,
 ) -> None:
     """Write failed messages as lines of JSON, each with all details.
 
@@ -224,11 +227,13 @@ def _output_file(output: Path) -> Generator[TextIO]:
 def note(
     subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="A failed message, group:ID or operation:N.")],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The note.")],
-    connection: RecoveryConnection,
     *,
     actor: Actor = None,
+    connection: RecoveryConnection,
 ) -> None:
     """Write a note about a failed message, a group or an operation.
+
+    failed show and operations show print it, failed groups counts it.
 
     Examples:
       redrive failed note 17 'the customer has been called'
@@ -252,9 +257,9 @@ def note(
 @grouped
 def drop_note(
     number: Annotated[int, typer.Argument(metavar="N", help="The note's number, as show lists it.")],
-    connection: RecoveryConnection,
     *,
     actor: Actor = None,
+    connection: RecoveryConnection,
 ) -> None:
     """Remove a note; the audit trail keeps its text."""
     with_recovery(connection, lambda opened: opened.recovery.drop_note(number, actor=actor_name(actor)))
@@ -269,7 +274,7 @@ def drop_note(
 
 @app.command()
 @grouped
-def aside(connection: RecoveryConnection, sources: Sources, *, limit: Limit = 20) -> None:
+def aside(sources: Sources, *, limit: Limit = 20, connection: RecoveryConnection) -> None:
     """List messages that could not be read as failures, and why."""
     asides = with_recovery(connection, lambda opened: opened.recovery.aside(limit=limit), sources)
     if connection.as_json:
@@ -285,7 +290,6 @@ def aside(connection: RecoveryConnection, sources: Sources, *, limit: Limit = 20
 @app.command()
 @grouped
 def reimport(
-    connection: RecoveryConnection,
     *,
     failed_in: Annotated[
         str | None,
@@ -294,6 +298,7 @@ def reimport(
         ),
     ] = None,
     actor: Actor = None,
+    connection: RecoveryConnection,
 ) -> None:
     """Read again the messages that were set aside."""
     name = actor_name(actor)
@@ -307,11 +312,11 @@ def reimport(
 @app.command()
 @grouped
 def sweep(
-    connection: RecoveryConnection,
     *,
     older_than: Annotated[str, typer.Option(metavar="TIME", help="Such as 30d.")],
     actor: Actor = None,
     yes: Yes = False,
+    connection: RecoveryConnection,
 ) -> None:
     """Delete messages that were resolved or archived, and operations that ended, longer ago than that.
 

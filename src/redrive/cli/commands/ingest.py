@@ -21,7 +21,6 @@ _LOOK_EVERY_S = 0.5
 
 @grouped
 def ingest(
-    connection: RecoveryConnection,
     *,
     queue: Annotated[
         list[str] | None,
@@ -37,13 +36,14 @@ def ingest(
     ] = None,
     dead: Annotated[bool, typer.Option("--dead", help="Also read the dead letters of all queues.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until Ctrl-C.")] = False,
+    connection: RecoveryConnection,
 ) -> None:
-    """Read failures into the store, where they can be found, grouped and recovered.
+    """Read failures into the store.
 
-    They are moved out of their queues. A message that cannot be read as a
-    failure is set aside, and nothing is lost. Without options it reads the
-    queue error, or those in $REDRIVE_SOURCES, and all queues that were read
-    before.
+    They are moved out of their queues; in the store they can be found, grouped
+    and recovered. A message that cannot be read as a failure is set aside.
+    Without options it reads the queue error, or those in $REDRIVE_SOURCES,
+    and all queues that were read before.
 
     Examples:
       redrive ingest

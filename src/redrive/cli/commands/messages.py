@@ -43,9 +43,9 @@ def send(
     queue: Queue,
     body: BodyOptions,
     properties: MessageOptions,
-    connection: BrokerConnection,
     *,
     delay: Annotated[str | None, _time("Make it available only after that long, such as 30s.")] = None,
+    connection: BrokerConnection,
 ) -> None:
     """Send a message, or many.
 
@@ -174,7 +174,6 @@ def cancel(
 @grouped
 def peek(
     queue: Queue,
-    connection: BrokerConnection,
     *,
     max_messages: Max = 20,
     start: Start = 0,
@@ -182,8 +181,11 @@ def peek(
         list[StateName] | None,
         typer.Option(metavar="STATE", help=f"One of {', '.join(StateName)}; all by default."),
     ] = None,
+    connection: BrokerConnection,
 ) -> None:
     """Look at messages without receiving them.
+
+    They are not locked, and their delivery count does not change.
 
     Examples:
       redrive peek orders

@@ -53,7 +53,10 @@ Number = Annotated[int, typer.Argument(metavar="N", min=1, help="Its number.", a
 
 @app.callback()
 def _operations() -> None:
-    """List operations, watch them, control them, and run the service that works on them.
+    """List operations, watch and control them, and run the service.
+
+    An operation is one request to recover, archive, restore or resolve failed
+    messages. The service reads failures and works on operations.
 
     Examples:
       redrive operations list --open
@@ -70,11 +73,11 @@ def _operations() -> None:
 @app.command("list")
 @grouped
 def list_operations(
-    connection: RecoveryConnection,
     *,
     is_open: Annotated[bool, typer.Option("--open", help="Only operations that are not over.")] = False,
     before: Annotated[int | None, typer.Option(metavar="N", help="Continue before this one.")] = None,
     limit: Limit = 20,
+    connection: RecoveryConnection,
 ) -> None:
     """List operations, the newest first."""
 
@@ -120,7 +123,6 @@ class _Seen(NamedTuple):
 @grouped
 def show(
     number: Number,
-    connection: RecoveryConnection,
     sources: Sources,
     *,
     outcome: Annotated[
@@ -133,8 +135,12 @@ def show(
         int, typer.Option(metavar="MESSAGE", min=0, help="Continue after this one.", show_default=False)
     ] = 0,
     limit: Limit = 20,
+    connection: RecoveryConnection,
 ) -> None:
     """Show an operation: its figures, and the outcomes of its messages.
+
+    A message is pending, forwarded, succeeded, failed-again, failed, skipped,
+    cancelled, closed, superseded or done.
 
     Examples:
       redrive operations show 7
@@ -211,13 +217,13 @@ def lanes(connection: RecoveryConnection) -> None:
 @app.command()
 @grouped
 def trail(
-    connection: RecoveryConnection,
     *,
     subject: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only entries about operation:7, queue:orders …")
     ] = None,
     before: Annotated[int | None, typer.Option(metavar="N", help="Continue before this entry.")] = None,
     limit: Limit = 20,
+    connection: RecoveryConnection,
 ) -> None:
     """Show the audit trail, the newest entry first: who did what, why, and with what result.
 
@@ -243,7 +249,7 @@ def trail(
 
 @app.command()
 @grouped
-def watch(number: Number, connection: RecoveryConnection, sources: Sources, *, wait: Wait = "5s") -> None:
+def watch(number: Number, sources: Sources, *, wait: Wait = "5s", connection: RecoveryConnection) -> None:
     """Work on operations until this one is over, and watch it.
 
     After Ctrl-C other processes that serve continue with it.
@@ -258,7 +264,7 @@ def _watch(number: int, connection: RecoveryConnection, sources: Sources, wait: 
 
 @app.command()
 @grouped
-def pause(number: Number, connection: RecoveryConnection, *, reason: Reason = "", actor: Actor = None) -> None:
+def pause(number: Number, *, reason: Reason = "", actor: Actor = None, connection: RecoveryConnection) -> None:
     """Stop sending until the operation is resumed."""
     name = actor_name(actor)
     operation = with_recovery(connection, lambda opened: opened.recovery.pause(number, actor=name, reason=reason))
@@ -269,13 +275,13 @@ def pause(number: Number, connection: RecoveryConnection, *, reason: Reason = ""
 @grouped
 def resume(
     number: Number,
-    connection: RecoveryConnection,
     sources: Sources,
     *,
     reason: Reason = "",
     actor: Actor = None,
     wait: Wait = "5s",
     detach: Detach = False,
+    connection: RecoveryConnection,
 ) -> None:
     """Continue an operation that was paused, by a person or by its canaries, and watch it."""
     name = actor_name(actor)
@@ -289,7 +295,7 @@ def resume(
 @app.command()
 @grouped
 def cancel(
-    number: Number, connection: RecoveryConnection, *, reason: Reason = "", actor: Actor = None, yes: Yes = False
+    number: Number, *, reason: Reason = "", actor: Actor = None, yes: Yes = False, connection: RecoveryConnection
 ) -> None:
     """Stop sending for good, and release the messages that were not sent.
 
@@ -306,11 +312,13 @@ def cancel(
 def set_rate(
     number: Number,
     rate: Annotated[str, typer.Argument(metavar="RATE", help="Messages a second to each queue, or none.")],
-    connection: RecoveryConnection,
     *,
     actor: Actor = None,
+    connection: RecoveryConnection,
 ) -> None:
     """Change how fast an operation sends, from now on.
+
+    The rate is for each destination; none is as fast as possible.
 
     Examples:
       redrive operations set-rate 7 200
@@ -328,7 +336,7 @@ def set_rate(
 
 @app.command()
 @grouped
-def acknowledge(number: Number, connection: RecoveryConnection, *, actor: Actor = None) -> None:
+def acknowledge(number: Number, *, actor: Actor = None, connection: RecoveryConnection) -> None:
     """Record that you have seen how an operation ended; show displays it as seen."""
 
     async def change(opened: OpenRecovery) -> Operation:
@@ -354,7 +362,7 @@ def _print_changed(operation: Operation, connection: RecoveryConnection) -> None
 
 @app.command()
 @grouped
-def run(connection: RecoveryConnection, sources: Sources, *, allow_transform: AllowTransform = None) -> None:
+def run(sources: Sources, *, allow_transform: AllowTransform = None, connection: RecoveryConnection) -> None:
     """Serve until Ctrl-C or SIGTERM: read failures as they arrive, and work on operations.
 
     Any number of these may run on one store. Each takes what is free, and

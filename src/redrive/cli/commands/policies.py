@@ -16,7 +16,7 @@ from redrive.errors import RedriveError
 from redrive.printable import one_line
 from redrive.retry import Backoff, Policies
 
-app = typer.Typer(help="Check a file of retry policies before a program uses it.", no_args_is_help=True)
+app = typer.Typer(help="Check a file of retry policies.", no_args_is_help=True)
 
 PolicyFile = Annotated[Path, typer.Argument(help="A policy file, .toml or .xml.", show_default=False)]
 

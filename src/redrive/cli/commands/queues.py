@@ -27,11 +27,11 @@ NewQueue = Annotated[str, typer.Argument(metavar="QUEUE", help="Its name.")]
 @grouped
 def list_queues(
     context: typer.Context,
-    connection: BrokerConnection,
     *,
     show_all: Annotated[bool, typer.Option("--all", help="Also the queues that Redrive keeps for itself.")] = False,
+    connection: BrokerConnection,
 ) -> None:
-    """List the queues, add, change, empty and delete them.
+    """List, add, change, empty and delete queues.
 
     Without a command it shows what is in each queue; dead letters in red.
 
@@ -121,7 +121,7 @@ def show(queue: Queue, connection: BrokerConnection) -> None:
 
 @app.command()
 @grouped
-def delete(queue: Queue, connection: BrokerConnection, *, yes: Yes = False) -> None:
+def delete(queue: Queue, *, yes: Yes = False, connection: BrokerConnection) -> None:
     """Delete a queue, its dead-letter queue, and all messages in them."""
     found = with_broker(connection, lambda broker: broker.inspect(queue))
     held = sum(getattr(found, name) for name in COUNTS)
@@ -135,7 +135,7 @@ def delete(queue: Queue, connection: BrokerConnection, *, yes: Yes = False) -> N
 
 @app.command()
 @grouped
-def purge(queue: Queue, connection: BrokerConnection, *, yes: Yes = False) -> None:
+def purge(queue: Queue, *, yes: Yes = False, connection: BrokerConnection) -> None:
     """Remove every message that can be received now.
 
     Locked, scheduled and deferred messages stay.

@@ -36,13 +36,13 @@ def recover(
     changes: TransformOptions,
     request: RequestOptions,
     course: RunOptions,
-    connection: RecoveryConnection,
     sources: Sources,
     preview: Annotated[
         bool, typer.Option("--preview", help=f"Show what would change about the first {_SAMPLE} messages.")
     ] = False,
+    connection: RecoveryConnection,
 ) -> None:
-    """Send failed messages to the queue they failed in, or to another, and watch the results.
+    """Send failed messages to their queue again, and watch the results.
 
     The request is stored first; the command then does the work itself,
     beside any service that runs. After Ctrl-C a service continues with it;
@@ -135,8 +135,8 @@ def edit(
     changes: TransformOptions,
     request: RequestOptions,
     course: RunOptions,
-    connection: RecoveryConnection,
     sources: Sources,
+    connection: RecoveryConnection,
 ) -> None:
     """Send an edited copy of one failed message.
 
@@ -199,11 +199,11 @@ def _without_sending(kind: Kind, help_text: str) -> Callable[..., None]:
         bulk: BulkOptions,
         request: RequestOptions,
         course: RunOptions,
-        connection: RecoveryConnection,
         sources: Sources,
         limit: Annotated[
             int | None, typer.Option("--limit", metavar="N", help="How many at most, the oldest first.")
         ] = None,
+        connection: RecoveryConnection,
     ) -> None:
         async def look(opened: OpenRecovery) -> Forecast:
             chosen = await bulk.chosen(which, opened)
@@ -234,7 +234,9 @@ def _without_sending(kind: Kind, help_text: str) -> Callable[..., None]:
 
 archive = _without_sending(
     Kind.ARCHIVE,
-    """Archive failed messages that are not needed any more; restore brings them back.
+    """Archive failed messages that are not needed any more.
+
+    restore brings them back, until redrive failed sweep deletes them.
 
     Examples:
       redrive archive 'age>30d' --dry-run
@@ -245,6 +247,8 @@ restore = _without_sending(
     Kind.RESTORE,
     """Make archived or resolved messages unresolved again.
 
+    They can be recovered then, like any other failed message.
+
     Examples:
       redrive restore status:archived queue:orders
       redrive restore --id 17 --yes
@@ -252,7 +256,7 @@ restore = _without_sending(
 )
 resolve = _without_sending(
     Kind.RESOLVE,
-    """Mark failed messages as resolved without sending them, for example after a manual fix.
+    """Mark failed messages as resolved, without sending them.
 
     Example: redrive resolve --id 17 --reason 'booked by hand' --yes
     """,

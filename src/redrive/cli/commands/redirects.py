@@ -22,7 +22,7 @@ To = Annotated[str, typer.Argument(metavar="TO", help="The queue they go to.", a
 
 @app.callback()
 def _redirects() -> None:
-    """List and change where failed messages go instead of the queue they failed in.
+    """Send failed messages to another queue than the one they failed in.
 
     A redirect applies to every recovery that is requested from then on.
     For one recovery only: redrive recover --to QUEUE
@@ -52,7 +52,7 @@ def list_redirects(connection: RecoveryConnection) -> None:
 
 @app.command()
 @grouped
-def add(queue: From, to: To, connection: RecoveryConnection, *, actor: Actor = None) -> None:
+def add(queue: From, to: To, *, actor: Actor = None, connection: RecoveryConnection) -> None:
     """Send failed messages of a queue to another from now on."""
     with_recovery(connection, lambda opened: opened.recovery.redirect(queue, to, actor=actor_name(actor)))
     if connection.as_json:
@@ -63,7 +63,7 @@ def add(queue: From, to: To, connection: RecoveryConnection, *, actor: Actor = N
 
 @app.command()
 @grouped
-def remove(queue: From, connection: RecoveryConnection, *, actor: Actor = None) -> None:
+def remove(queue: From, *, actor: Actor = None, connection: RecoveryConnection) -> None:
     """Remove the redirect of a queue."""
     with_recovery(connection, lambda opened: opened.recovery.redirect(queue, None, actor=actor_name(actor)))
     if connection.as_json:

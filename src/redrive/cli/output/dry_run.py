@@ -90,7 +90,7 @@ def print_forecast(seen: Forecast, *, as_json: bool, would: str) -> None:
 def _lines(seen: Forecast, would: str) -> list[Text]:
     found = seen.found
     matches, free = verb(found.matched, "matches"), verb(found.free, "is")
-    lines = [Text(f"{found.matched:,} {matches}, {found.free:,} {free} free to go")]
+    lines = [Text(f"{found.matched:,} {matches}, {found.free:,} {free} available")]
     lines += [Text(f"  failed {seen.span}")] if seen.span else []
     lines += [Text(f"  {number:,} {would} {one_line(to)}") for to, number in found.by_destination.items()]
     if found.holders:
