@@ -22,9 +22,9 @@ def error_text(error: RedriveError) -> str:
             verb = "watch" if "wait for it" in problem else "show"
             text = f"{one_line(error)}\n  redrive operations {verb} {number}"
         case QueueNotFound(queue=queue, similar=similar):
-            near = "" if similar is None else f"; did you mean {similar!r}?"
+            near = "" if similar is None else f"did you mean {similar!r}? "
             text = (
-                f"there is no queue {queue!r}{near}; redrive queues lists all queues, redrive queues declare adds one"
+                f"there is no queue {queue!r}; {near}redrive queues lists all queues, redrive queues declare adds one"
             )
         case QueueConflict(queue=queue, differences=differences):
             found = ", ".join(f"{name} is {now!r}, not {asked!r}" for name, (now, asked) in differences.items())

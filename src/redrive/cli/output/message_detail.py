@@ -70,7 +70,7 @@ def _print_attempts(detail: FailedDetail) -> None:
         if reason:
             terminal.print(Text(f"    {one_line(reason)}", style="red"), soft_wrap=True)
     trace = str(detail.attempts[0].details.get("stack_trace", "")) if detail.attempts else ""
-    _print_section("stack trace of the last", printable(trace).rstrip())
+    _print_section("stack trace of the last attempt", printable(trace).rstrip())
 
 
 def _facts(detail: FailedDetail) -> dict[str, str | None]:
