@@ -55,9 +55,13 @@ def _hide_types(command: Any) -> None:  # noqa: ANN401 - same
         if getattr(each, "is_flag", False) and each.metavar is None:
             each.metavar = ""
         if each.param_type_name == "argument":
-            each.display_type_rich = lambda ctx: None  # noqa: ARG005 - as typer calls it
+            each.display_type_rich = _no_type
     for each in getattr(command, "commands", {}).values():
         _hide_types(each)
+
+
+def _no_type(ctx: object) -> None:
+    """Show no type."""
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature for a flag

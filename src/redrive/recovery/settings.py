@@ -115,7 +115,7 @@ class RecoverySettings:
         read=Transform.from_json,
     )
     again: bool = _setting(
-        default=False, check=number.flag, text="whether those are sent once more that were sent and never heard of"
+        default=False, check=number.flag, text="also send messages that were sent before and whose result is not known"
     )
     at: datetime | None = _setting(
         None,

@@ -3,9 +3,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from redrive.printable import one_line
-from redrive.recovery.filter import Filter
+
+if TYPE_CHECKING:
+    from redrive.recovery import Filter
 
 _SEVERAL = {
     "is": "are",
@@ -38,7 +41,7 @@ def some(texts: Sequence[str], most: int = 3) -> str:
     return ", ".join(one_line(each, 200) for each in texts[:most]) + more
 
 
-def span(chosen: Filter) -> str:
+def span(chosen: "Filter") -> str:
     """Return between which instants messages must have failed; empty if the filter does not say."""
     parts = [f"at {instant(chosen.failed_from)} or later"] if chosen.failed_from else []
     parts += [f"before {instant(chosen.failed_until)}"] if chosen.failed_until else []
