@@ -8,10 +8,10 @@ from urllib.parse import SplitResult, urlencode
 from redrive import connection_url
 from redrive.broker import BlockingBroker, Broker, Engine
 from redrive.broker.port import Database, find_ability
+from redrive.broker.rules import ERROR_QUEUE
 from redrive.clock import Clock, system_clock
 from redrive.errors import MissingExtra
 from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
-from redrive.recovery.recovery import ERROR_QUEUE
 from redrive.retry import Policy, Retry
 from redrive.telemetry import Event
 

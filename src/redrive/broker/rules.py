@@ -25,6 +25,9 @@ DEAD_LETTER_SUFFIX: Final = "/$dead"
 OWN_QUEUES: Final = "redrive."
 """How the names of the queues begin that Redrive keeps for itself."""
 
+ERROR_QUEUE: Final = "error"
+"""The error queue that recovery reads by default."""
+
 CONFIRMATIONS: Final = "redrive.confirmations"
 """The queue that confirmations go to. No header names it: a message must not choose where a worker sends."""
 

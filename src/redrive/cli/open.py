@@ -15,7 +15,7 @@ from typing import TypeVar
 import typer
 
 from redrive import connect, connection_url, open_recovery
-from redrive.broker import Broker, dead_letter_queue, is_own_queue, source_queue
+from redrive.broker import Broker, dead_letter_queue, is_own_queue, rules, source_queue
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.options.connection import URL_VARIABLE, BrokerConnection, RecoveryConnection, missing_file
 from redrive.cli.options.sources import SOURCES_VARIABLE, Sources
@@ -35,7 +35,6 @@ from redrive.recovery import (
     Status,
     TransformSettings,
 )
-from redrive.recovery.recovery import ERROR_QUEUE
 from redrive.telemetry import Event
 
 T = TypeVar("T")
@@ -285,7 +284,7 @@ async def opened_recovery(
 
 async def _usual_sources(broker: Broker, store: str | None) -> tuple[str, ...]:
     """Return the error queue, and the queues that failures were read from before: failures arrive there again."""
-    first = os.environ.get(SOURCES_VARIABLE, "").replace(",", " ").split() or [ERROR_QUEUE]
+    first = os.environ.get(SOURCES_VARIABLE, "").replace(",", " ").split() or [rules.ERROR_QUEUE]
     async with open_recovery(broker, store, sources=()) as recovery:
         known = await recovery.sources()
     return tuple(dict.fromkeys((*first, *known)))

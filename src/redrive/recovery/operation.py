@@ -209,6 +209,11 @@ class Holder:
     count: int
     actor: str = ""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the operation has ended: it has sent the messages, and their results are not known yet."""
+        return self.state in ENDED
+
 
 def in_the_way(holders: Sequence[Holder], *, again: str = "again=True") -> str:
     """Say which operations have the requested messages, and what to do about it.

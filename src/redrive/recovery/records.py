@@ -9,7 +9,7 @@ from typing import Any
 
 from redrive.broker import Message
 from redrive.errors import InvalidSetting
-from redrive.recovery.operation import Holder, Plan
+from redrive.recovery.operation import Holder, Plan, in_the_way
 from redrive.recovery.states import BatchState, OperationState, Outcome, Status
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL takes no NUL, no encoding takes half of a surrogate pair
@@ -322,3 +322,11 @@ class DryRun:
     holders: Sequence[Holder] = ()
     by_destination: Mapping[str, int] = field(default_factory=dict[str, int])
     unknown_ids: Sequence[str] = ()
+
+    def conflict(self, *, again: str = "again=True") -> str:
+        """Return a sentence about the operations that have the messages, and the way out; empty if there are none.
+
+        Args:
+            again: what to write to have messages sent once more whose results are not known.
+        """
+        return in_the_way(self.holders, again=again) if self.holders else ""

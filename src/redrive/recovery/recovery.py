@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from redrive import duration
 from redrive.broker import Broker, random_id
-from redrive.broker.rules import is_dead_letter_queue
+from redrive.broker.rules import ERROR_QUEUE, is_dead_letter_queue
 from redrive.clock import pause, utc
 from redrive.errors import InvalidSetting, MessageError, OperationConflict, UsageError
 from redrive.printable import one_line
@@ -32,9 +32,6 @@ from redrive.recovery.transformer import Transformer
 from redrive.telemetry import Event, report
 
 T = TypeVar("T")
-
-ERROR_QUEUE = "error"
-"""The error queue that is read unless another is named."""
 
 
 class Recovery(Reader):

@@ -13,8 +13,6 @@ from redrive.cli.output.previews import print_previews
 from redrive.cli.output.sentences import count, some, span, verb
 from redrive.printable import one_line
 from redrive.recovery import DryRun, Filter, Preview, Status, views
-from redrive.recovery.operation import in_the_way
-from redrive.recovery.states import ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def print_forecast(seen: Forecast, *, as_json: bool, would: str) -> None:
     for line in _lines(seen, would):
         console.out().print(line, soft_wrap=True)
     if seen.sent is not None and seen.sent.holders:
-        console.warn(in_the_way(seen.sent.holders, again="--again"))
+        console.warn(seen.sent.conflict(again="--again"))
     console.warn(seen.hint)
     print_previews(seen.previews)
 
@@ -95,7 +93,7 @@ def _lines(seen: Forecast, would: str) -> list[Text]:
     lines += [Text(f"  {number:,} {would} {one_line(to)}") for to, number in found.by_destination.items()]
     if found.holders:
         skipped = f"{found.taken:,} {verb(found.taken, 'is')} skipped"
-        lines.append(Text(f"{skipped}: {in_the_way(found.holders, again='--again')}"))
+        lines.append(Text(f"{skipped}: {found.conflict(again='--again')}"))
     if found.unknown_ids:
         lines.append(Text(unknown_ids_text(found.unknown_ids)))
     return lines
@@ -127,5 +125,5 @@ def check_any(seen: Forecast) -> None:
 def _conflict(found: DryRun) -> str:
     """Return which operations have the messages, and the way out."""
     first = found.holders[0]
-    command = "show" if first.state in ENDED else "watch"
-    return f"{in_the_way(found.holders, again='--again')}\n  redrive operations {command} {first.operation}"
+    command = "show" if first.is_over else "watch"
+    return f"{found.conflict(again='--again')}\n  redrive operations {command} {first.operation}"
