@@ -8,8 +8,6 @@ import sys
 
 import pytest
 
-from redrive.cli.output import progress
-from redrive.recovery import Progress
 from tests.patience import PATIENCE_S
 
 
@@ -189,22 +187,3 @@ def test_run_serves_until_it_is_told_to_stop(ok, read, tmp_path):
     assert process.returncode == 0
     assert read("operations", "services") == []
     assert len(read("peek", "orders")) == 3
-
-
-@pytest.mark.parametrize(
-    "figures",
-    [
-        Progress(),
-        Progress(total=3, remaining=3),
-        Progress(total=1_000_000, forwarded=999_998, succeeded=999_990, waiting=8, failed=1, skipped=1),
-        Progress(total=5, forwarded=2, failed_again=1, succeeded=1, failed=1, skipped=1, cancelled=1),
-        Progress(total=4, forwarded=4),
-    ],
-)
-@pytest.mark.parametrize("width", [10, 40, 61])
-def test_a_bar_has_a_sign_for_everything_and_is_as_wide_as_it_should(figures, width):
-    bar = progress.operation_bar(figures, width).plain
-    assert len(bar) == width
-    for name, sign, _ in progress.SEGMENTS:
-        if name != "done" and getattr(figures, name):
-            assert sign in bar

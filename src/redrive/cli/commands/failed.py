@@ -318,7 +318,7 @@ def sweep(
     yes: Yes = False,
     connection: RecoveryConnection,
 ) -> None:
-    """Delete messages that were resolved or archived, and operations that ended, longer ago than that.
+    """Delete old messages that were resolved or archived, and old operations that ended.
 
     Example: redrive failed sweep --older-than 30d
     """

@@ -32,12 +32,14 @@ def worker(
         ),
     ],
     *,
-    url: Url = None,
-    processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=64, help="How many processes.")] = 1,
+    processes: Annotated[
+        int, typer.Option("--processes", "-p", metavar="N", min=1, max=64, help="How many processes.")
+    ] = 1,
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="End when nothing is ready and no handler runs.")
     ] = False,
     reload: Annotated[bool, typer.Option("--reload", help="Restart when a .py file changes, for development.")] = False,
+    url: Url = None,
 ) -> None:
     """Run a worker until Ctrl-C or SIGTERM.
 
