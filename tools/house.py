@@ -169,14 +169,16 @@ class House:
     def private_imports(self) -> list[str]:
         """Return every statement that imports a private module of another package.
 
-        A private module has a dotted name of three parts, and its package does not list it in ``__all__``.
+        A private module has a dotted name of three parts, and its package does not list it in ``__all__``. A port is
+        not private to engines: they implement it.
         """
         found: list[str] = []
         for module in self.modules.values():
             for one in self.imports(module):
                 there = one.target.split(".")
                 is_inside = len(there) > 2 and there[:2] != module.name.split(".")[:2]
-                if is_inside and not self._is_exported(one.target):
+                is_port = there[-1] == "port" and module.name.startswith(SPLIT)
+                if is_inside and not is_port and not self._is_exported(one.target):
                     found.append(f"{module.path}:{one.line}: {one.target}")
         return found
 

@@ -1,29 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""Putting the parts together: the only place that knows which engines there are."""
+"""Putting the parts together: a broker, its engine, and the recovery of what has failed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, Unpack, overload
-from urllib.parse import SplitResult, urlencode
+from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from redrive import connection_url
-from redrive.broker import BlockingBroker, Broker, Engine
+from redrive.broker import BlockingBroker, Broker
 from redrive.broker.port import Database, find_ability
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.clock import Clock, system_clock
-from redrive.errors import MissingExtra
-from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
+from redrive.engines.registry import engine_at, ledger_in
 from redrive.retry import Policy, Retry
 from redrive.telemetry import Event
 
-__all__ = ["connect", "connect_blocking", "open_recovery"]
+if TYPE_CHECKING:  # a program that only sends and receives does not load recovery
+    from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
 
-_LIBPQ_OPTIONS = (
-    *("application_name", "client_encoding", "connect_timeout", "database", "dbname", "host", "krbsrvname"),
-    *("lock_timeout", "options", "passfile", "password", "port", "search_path", "service", "servicefile"),
-    *("sslcert", "sslcrl", "sslkey", "sslmode", "sslnegotiation", "sslpassword", "sslrootcert"),
-    *("statement_timeout", "target_session_attrs", "user"),
-)
-_POSTGRES_OPTIONS = {"schema": str, "pool_size": int, "acquire_timeout": float, "statement_cache_size": int}
+__all__ = ["connect", "connect_blocking", "open_recovery"]
 
 
 def connect(
@@ -44,7 +37,7 @@ def connect(
             call, a limit for each attempt, a breaker. Only what was certainly not done is done again. None: the first
             failure is raised.
     """
-    return Broker(_engine(url, clock), clock=clock, upkeep_every=upkeep_every, retry=retry)
+    return Broker(engine_at(url, clock), clock=clock, upkeep_every=upkeep_every, retry=retry)
 
 
 def connect_blocking(
@@ -65,20 +58,20 @@ class OpenRecoveryOptions(TypedDict, total=False):
     """The settings of ``open_recovery``, for its two forms; a test holds them equal to its signature."""
 
     sources: Sequence[str]
-    classifiers: Mapping[str, Classifier] | None
+    classifiers: "Mapping[str, Classifier] | None"
     events_queue: str | None
-    settings: ServiceSettings | None
+    settings: "ServiceSettings | None"
     on_event: Callable[[Event], object] | None
 
 
 @overload
-def open_recovery(broker: Broker, store: str | None = None, **options: Unpack[OpenRecoveryOptions]) -> Recovery: ...
+def open_recovery(broker: Broker, store: str | None = None, **options: Unpack[OpenRecoveryOptions]) -> "Recovery": ...
 
 
 @overload
 def open_recovery(
     broker: BlockingBroker, store: str | None = None, **options: Unpack[OpenRecoveryOptions]
-) -> BlockingRecovery: ...
+) -> "BlockingRecovery": ...
 
 
 def open_recovery(
@@ -86,11 +79,11 @@ def open_recovery(
     store: str | None = None,
     *,
     sources: Sequence[str] = (ERROR_QUEUE,),
-    classifiers: Mapping[str, Classifier] | None = None,
+    classifiers: "Mapping[str, Classifier] | None" = None,
     events_queue: str | None = None,
-    settings: ServiceSettings | None = None,
+    settings: "ServiceSettings | None" = None,
     on_event: Callable[[Event], object] | None = None,
-) -> Recovery | BlockingRecovery:
+) -> "Recovery | BlockingRecovery":
     """Return the recovery of a broker's failed messages.
 
     It is entered with ``async with``, or with ``with`` if the broker is of ``connect_blocking``.
@@ -104,16 +97,16 @@ def open_recovery(
         settings: how the work is done.
         on_event: gets every event, beside logging and OpenTelemetry.
     """
-    from redrive.engines.sql.recovery.ledger import SqlLedger
+    from redrive.recovery import BlockingRecovery, Recovery
 
     inner = broker.inner if isinstance(broker, BlockingBroker) else broker
-    engine = inner.engine if store is None else _engine(store, inner.clock, "store")
+    engine = inner.engine if store is None else engine_at(store, inner.clock, "store")
     if (database := find_ability(engine, Database)) is None:
         problem = "must be given: this broker's engine is no database; "
         raise connection_url.wrong("store", store, problem + connection_url.FORMS)
     recovery = Recovery(
         inner,
-        SqlLedger(database, is_shared=store is None),
+        ledger_in(database, is_shared=store is None),
         sources=sources,
         classifiers=classifiers,
         events_queue=events_queue,
@@ -121,38 +114,3 @@ def open_recovery(
         on_event=on_event,
     )
     return BlockingRecovery(recovery, broker) if isinstance(broker, BlockingBroker) else recovery
-
-
-def _engine(url: str, clock: Clock, setting: str = "url") -> Engine:
-    parts = connection_url.parts_of(setting, url)
-    if parts.scheme != "sqlite":
-        return _postgres(url, parts, clock, setting)
-    from redrive.engines.sqlite import SqliteEngine
-
-    path = connection_url.sqlite_path(setting, url, parts)
-    options: dict[str, Any] = connection_url.options_of(setting, url, parts, ("synchronous",))
-    return SqliteEngine(path, clock=clock, **options)
-
-
-def _postgres(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engine:
-    try:
-        from redrive.engines.postgres import PostgresEngine
-    except ModuleNotFoundError as error:
-        if error.name != "asyncpg":
-            raise
-        raise MissingExtra("PostgreSQL", "postgres") from error
-    connection_url.check_postgres(setting, url, parts)
-    ours, theirs = dict[str, Any](), dict[str, str]()
-    known = (*_POSTGRES_OPTIONS, *_LIBPQ_OPTIONS)
-    for name, value in connection_url.options_of(setting, url, parts, known).items():
-        if name in _LIBPQ_OPTIONS:
-            theirs[name] = value
-            continue
-        try:
-            ours[name] = _POSTGRES_OPTIONS[name](value)
-        except ValueError:
-            raise connection_url.wrong(setting, url, f"has a {name} that is no number") from None
-    if not theirs.get("port", "1").replace(",", "").isdecimal():
-        raise connection_url.wrong(setting, url, "has a port that is no number")
-    address = f"postgresql://{parts.netloc}{parts.path}?{urlencode(theirs)}"
-    return PostgresEngine(address, clock=clock, **ours)

@@ -55,6 +55,12 @@ def test_a_private_module_is_one_inside_another_package(house):
     ]
 
 
+def test_a_port_is_not_private_to_engines(house):
+    uses = "from redrive.recovery.port import x"
+    found = house(recovery__port="x = 1", engines__sql__ledger=uses, cli__main=uses)
+    assert found.private_imports() == ["src/redrive/cli/main.py:1: redrive.recovery.port"]
+
+
 def test_a_module_that_its_package_lists_is_not_private(tmp_path):
     for name, text in {"broker/__init__": '__all__ = ["views"]', "broker/views": "", "cli/main": ""}.items():
         path = tmp_path / "redrive" / f"{name}.py"

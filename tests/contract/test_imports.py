@@ -38,6 +38,14 @@ def test_importing_loads_nothing_slow_and_nothing_foreign(module):
     assert sorted(roots - sys.stdlib_module_names - {"redrive"}) == []
 
 
+def test_a_program_that_sends_and_receives_loads_neither_worker_nor_recovery_nor_an_engine():
+    loaded = modules_loaded_by("redrive.wiring")
+    packages = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("redrive.")}
+    assert packages.isdisjoint({"redrive.recovery", "redrive.worker", "redrive.cli", "redrive.testing"})
+    engines = {name for name in loaded if name.startswith("redrive.engines.")}
+    assert engines == {"redrive.engines.registry"}
+
+
 def test_the_probe_sees_foreign_and_slow_modules():
     loaded = modules_loaded_by("iniconfig")  # comes with pytest
     assert "iniconfig" in loaded

@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Final
 
 from redrive.broker.lifecycle import State
@@ -103,6 +104,11 @@ def use_granularity_s(auto_delete_on_idle: float | None) -> float:
 def longest_wait_s(auto_delete_on_idle: float | None) -> float:
     """Return how long a receiver may wait without asking: asking is what counts as use."""
     return math.inf if auto_delete_on_idle is None else max(_SHORTEST_WAIT_S, auto_delete_on_idle / 2)
+
+
+def digest_of(body: bytes) -> str:
+    """Return the digest of a body for tags and confirmations."""
+    return sha256(body).hexdigest()
 
 
 def check_deletable(queue: str) -> None:

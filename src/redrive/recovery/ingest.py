@@ -22,7 +22,7 @@ from redrive.broker.headers import (
     RECOVERY_QUEUE,
     RECOVERY_TAG,
 )
-from redrive.broker.rules import CONFIRMATIONS, source_queue
+from redrive.broker.rules import CONFIRMATIONS, digest_of, source_queue
 from redrive.errors import LockLost, QueueNotFound, RedriveError
 from redrive.recovery.arrivals import Arrival, Confirmation, Heard, SetAside
 from redrive.recovery.environment import Tools
@@ -33,7 +33,6 @@ from redrive.recovery.identity import failure_id, failure_key
 from redrive.recovery.own_queues import PAGE_BYTES
 from redrive.recovery.tags import read_tag
 from redrive.telemetry import Event
-from redrive.worker.confirmation import digest_of
 
 Classifier: TypeAlias = Callable[[Failure, Message], str | None]
 """Returns in a few words what a failure has in common with others; None: nothing."""

@@ -8,9 +8,9 @@ from typing import Final
 
 from redrive.broker import Complete, Effect, Message, Received, Send
 from redrive.broker.headers import RECOVERY_STAGING, RECOVERY_TAG, RECOVERY_TO
+from redrive.broker.rules import digest_of
 from redrive.recovery.records import Batch, Staged
 from redrive.recovery.tags import Tag, read_tag, seal
-from redrive.worker.confirmation import digest_of
 
 NOT_STAGED: Final = "it was in the staging queue {queue!r}, but recovery did not put it there"
 """Why a message that recovery did not put into a staging queue is set aside."""

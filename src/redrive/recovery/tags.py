@@ -13,8 +13,7 @@ from hashlib import blake2b
 from typing import Final
 
 from redrive.broker import Message
-from redrive.broker.rules import source_queue
-from redrive.worker.confirmation import digest_of
+from redrive.broker.rules import digest_of, source_queue
 
 _FORM = re.compile(r"([1-9][0-9]{0,17})\.([1-9][0-9]{0,17})\.([ce])\.([0-9a-f]{32})", re.ASCII)
 _COPY, _EDITED = "c", "e"

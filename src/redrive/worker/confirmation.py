@@ -7,7 +7,6 @@ recovered one, with the same headers, confirms nothing. A consumer that is not a
 """
 
 from datetime import datetime
-from hashlib import sha256
 
 from redrive.broker import Headers, Message, Send
 from redrive.broker.headers import (
@@ -20,12 +19,7 @@ from redrive.broker.headers import (
     RECOVERY_QUEUE,
     RECOVERY_TAG,
 )
-from redrive.broker.rules import CONFIRMATIONS, source_queue
-
-
-def digest_of(body: bytes) -> str:
-    """Return the digest of a body for tags and confirmations."""
-    return sha256(body).hexdigest()
+from redrive.broker.rules import CONFIRMATIONS, digest_of, source_queue
 
 
 def confirmation_of(message: Message, queue: str, at: datetime) -> list[Send]:

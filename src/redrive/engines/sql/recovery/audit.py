@@ -4,7 +4,7 @@
 from redrive.clock import utc
 from redrive.engines.sql.script import Script, Sql, now, plain, scalar, values_of
 from redrive.errors import NoteNotFound
-from redrive.recovery.records import AuditEntry, Note
+from redrive.recovery.port import AuditEntry, Note
 
 # --- notes
 

@@ -11,22 +11,26 @@ from redrive.engines.sql.recovery.operations import end_if_done
 from redrive.engines.sql.recovery.recording import next_change
 from redrive.engines.sql.recovery.state_sql import among, transition
 from redrive.engines.sql.script import Many, Script, Sql, now, scalar, scalars
-from redrive.recovery.operation import Plan
-from redrive.recovery.records import Batch, LaneInfo, Lease, Staged, storable
-from redrive.recovery.staged_copy import edited_id
-from redrive.recovery.states import (
+from redrive.recovery.port import (
     AT_WORK,
     BATCHES,
     FIRST_BATCH_STATE,
     MESSAGES,
     PARTS,
+    Batch,
     BatchEvent,
     BatchState,
     FailureEvent,
+    LaneInfo,
+    Lease,
     OperationState,
     Outcome,
     PartEvent,
+    Plan,
+    Staged,
     Status,
+    edited_id,
+    storable,
 )
 
 _LARGEST_PAGE_BYTES = 16 * 1_048_576

@@ -11,9 +11,19 @@ from redrive.engines.sql.recovery.filter_sql import condition
 from redrive.engines.sql.recovery.recording import next_change
 from redrive.engines.sql.recovery.state_sql import among
 from redrive.engines.sql.script import Row, Script, Sql, scalar, scalars, values_of
-from redrive.recovery.filter import Filter
-from redrive.recovery.records import FailedAttempt, FailedDetail, FailedMessage, GroupInfo, Part
-from redrive.recovery.states import CLAIMS, ENDED, SETTLED, Outcome, Status
+from redrive.recovery.port import (
+    CLAIMS,
+    ENDED,
+    SETTLED,
+    FailedAttempt,
+    FailedDetail,
+    FailedMessage,
+    Filter,
+    GroupInfo,
+    Outcome,
+    Part,
+    Status,
+)
 
 _GROUP_COLUMNS = {"exception": "f.exception_group", "queue": "f.queue", "type": "f.message_type"}
 _AFTER_HEX = "g"

@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 from redrive.engines.sql.recovery.state_sql import above, among
 from redrive.engines.sql.script import Script, Sql, scalars
-from redrive.recovery.filter import Filter, Pattern
-from redrive.recovery.fingerprint import ADDED
-from redrive.recovery.states import Outcome, Status
+from redrive.recovery.port import ADDED, Filter, Outcome, Pattern, Status
 
 _MOST_NAMES = 1_000
 _OUTCOMES = {each.word: each for each in Outcome}

@@ -4,7 +4,7 @@
 from redrive.clock import utc
 from redrive.engines.sql.script import Script, Sql, now, scalar
 from redrive.errors import LeaseLost
-from redrive.recovery.records import Lease, ServiceInfo
+from redrive.recovery.port import Lease, ServiceInfo
 
 
 def hold(name: str, session: str, seconds: float) -> Script[Lease | None]:

@@ -7,7 +7,7 @@ from redrive.engines.sql.recovery import audit as audit_sql
 from redrive.engines.sql.recovery import batches, failures, keys, leases, marking, recording, set_asides
 from redrive.engines.sql.recovery import operations as operations_sql
 from redrive.engines.sql.verbs import SqlStore, reads, writes
-from redrive.recovery.tags import KEY_BYTES
+from redrive.recovery.port import KEY_BYTES
 
 
 class SqlLedger(SqlStore):

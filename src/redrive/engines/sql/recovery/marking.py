@@ -11,27 +11,30 @@ from redrive.engines.sql.recovery.operations import HAS_MEMBERS, end_if_done, mo
 from redrive.engines.sql.recovery.recording import next_change
 from redrive.engines.sql.recovery.state_sql import among, transition
 from redrive.engines.sql.script import Many, Row, Script, Sql, now, scalars
-from redrive.recovery.operation import Counts, Kind, Plan
-from redrive.recovery.records import Lease, Work
-from redrive.recovery.settings import LARGEST_BATCH
-from redrive.recovery.states import (
+from redrive.recovery.port import (
     AT_WORK,
     BATCHES,
     CLAIMS,
     ENDED,
     FIRST_BATCH_STATE,
     FIRST_OUTCOME,
+    LARGEST_BATCH,
     MESSAGES,
     OPERATIONS,
     PARTS,
     BatchEvent,
     BatchState,
+    Counts,
     FailureEvent,
+    Kind,
+    Lease,
     OperationEvent,
     OperationState,
     Outcome,
     PartEvent,
+    Plan,
     Status,
+    Work,
     sources,
 )
 

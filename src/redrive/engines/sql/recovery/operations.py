@@ -16,24 +16,34 @@ from redrive.engines.sql.recovery.state_sql import among
 from redrive.engines.sql.script import Row, Script, Sql, insert, now, scalar, scalars
 from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused
 from redrive.printable import one_line
-from redrive.recovery.filter import Filter
-from redrive.recovery.operation import Holder, Kind, Operation, Plan, in_the_way, progress
-from redrive.recovery.records import NO_MESSAGE, DryRun, Lease, OperationRequest, Part, storable
-from redrive.recovery.settings import LARGEST_BATCH
-from redrive.recovery.states import (
+from redrive.recovery.port import (
     CLAIMS,
     ENDED,
     FIRST_OPERATION_STATE,
+    LARGEST_BATCH,
     MESSAGES,
+    NO_MESSAGE,
     OPERATIONS,
     PARTS,
+    DryRun,
+    Filter,
+    Holder,
+    Kind,
+    Lease,
+    Operation,
     OperationEvent,
+    OperationRequest,
     OperationState,
     Outcome,
+    Part,
     PartEvent,
+    Plan,
     Status,
     changed,
+    in_the_way,
+    progress,
     sources,
+    storable,
 )
 
 HAS_MEMBERS = "EXISTS (SELECT 1 FROM @.operation_members m WHERE m.operation = o.number)"

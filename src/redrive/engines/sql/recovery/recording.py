@@ -9,19 +9,28 @@ from typing import Any, NamedTuple
 from redrive.engines import stored
 from redrive.engines.sql.recovery.state_sql import among, transition
 from redrive.engines.sql.script import Many, Script, Sql, assigned, insert, now, plain, scalar
-from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Heard, Recorded
-from redrive.recovery.failure_formats import Failure
-from redrive.recovery.merge_failures import Folded, Record, add, belongs, trimmed, untagged
-from redrive.recovery.records import ATTEMPTS_KEPT
-from redrive.recovery.states import (
+from redrive.recovery.port import (
+    ATTEMPTS_KEPT,
     CLAIMS,
     MESSAGES,
     PARTS,
+    Arrival,
+    Confirmation,
+    Confirmed,
+    Failure,
     FailureEvent,
+    Folded,
+    Heard,
     Outcome,
     PartEvent,
+    Record,
+    Recorded,
     Status,
+    add,
+    belongs,
     sources,
+    trimmed,
+    untagged,
 )
 
 _IS_CLAIM = among("outcome", CLAIMS)

@@ -9,7 +9,7 @@ from redrive.broker.port import DeadLetterInfo, Received, State
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.sql.script import Many, Row, Script, Sql, insert, now
-from redrive.recovery.arrivals import SetAside
+from redrive.recovery.port import SetAside
 
 
 class _Columns(NamedTuple):

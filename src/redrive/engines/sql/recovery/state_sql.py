@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple, TypeVar
 
-from redrive.recovery.states import BatchState, OperationState, Outcome, Status, sources, target
+from redrive.recovery.port import BatchState, OperationState, Outcome, Status, sources, target
 
 S = TypeVar("S", bound=IntEnum)
 E = TypeVar("E", bound=Enum)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""Which engines there are, by the scheme of a URL. An engine is loaded when it is asked for."""
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlencode
+
+from redrive import connection_url
+from redrive.broker.port import Database, Engine
+from redrive.clock import Clock
+from redrive.errors import MissingExtra
+
+if TYPE_CHECKING:  # a program that only sends and receives does not load recovery
+    from redrive.recovery import Ledger
+
+_LIBPQ_OPTIONS = (
+    *("application_name", "client_encoding", "connect_timeout", "database", "dbname", "host", "krbsrvname"),
+    *("lock_timeout", "options", "passfile", "password", "port", "search_path", "service", "servicefile"),
+    *("sslcert", "sslcrl", "sslkey", "sslmode", "sslnegotiation", "sslpassword", "sslrootcert"),
+    *("statement_timeout", "target_session_attrs", "user"),
+)
+_POSTGRES_OPTIONS = {"schema": str, "pool_size": int, "acquire_timeout": float, "statement_cache_size": int}
+
+
+def engine_at(url: str, clock: Clock, setting: str = "url") -> Engine:
+    """Return the engine for a URL, not yet open.
+
+    Args:
+        url: where the queues are.
+        clock: where time comes from.
+        setting: the name to blame in an error.
+    """
+    parts = connection_url.parts_of(setting, url)
+    return (_sqlite if parts.scheme == "sqlite" else _postgres)(url, parts, clock, setting)
+
+
+def ledger_in(database: Database, *, is_shared: bool) -> "Ledger":
+    """Return the ledger of failed messages and operations in a database.
+
+    Args:
+        database: where it is.
+        is_shared: whether others open and close the database.
+    """
+    from redrive.engines.sql.recovery.ledger import SqlLedger
+
+    return SqlLedger(database, is_shared=is_shared)
+
+
+def _sqlite(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engine:
+    from redrive.engines.sqlite import SqliteEngine
+
+    path = connection_url.sqlite_path(setting, url, parts)
+    options: dict[str, Any] = connection_url.options_of(setting, url, parts, ("synchronous",))
+    return SqliteEngine(path, clock=clock, **options)
+
+
+def _postgres(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engine:
+    try:
+        from redrive.engines.postgres import PostgresEngine
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise MissingExtra("PostgreSQL", "postgres") from error
+    connection_url.check_postgres(setting, url, parts)
+    ours, theirs = dict[str, Any](), dict[str, str]()
+    known = (*_POSTGRES_OPTIONS, *_LIBPQ_OPTIONS)
+    for name, value in connection_url.options_of(setting, url, parts, known).items():
+        if name in _LIBPQ_OPTIONS:
+            theirs[name] = value
+            continue
+        try:
+            ours[name] = _POSTGRES_OPTIONS[name](value)
+        except ValueError:
+            raise connection_url.wrong(setting, url, f"has a {name} that is no number") from None
+    if not theirs.get("port", "1").replace(",", "").isdecimal():
+        raise connection_url.wrong(setting, url, "has a port that is no number")
+    address = f"postgresql://{parts.netloc}{parts.path}?{urlencode(theirs)}"
+    return PostgresEngine(address, clock=clock, **ours)
