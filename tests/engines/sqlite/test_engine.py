@@ -250,3 +250,26 @@ async def test_closing_under_receivers_that_wait_is_safe(tmp_path, seed):
         await broker.close()
         for left in await asyncio.gather(*waiting, return_exceptions=True):
             assert left == [] or isinstance(left, UsageError), left
+
+
+async def steps(engine, call):
+    """Return how many steps of its machine, in hundreds, SQLite takes for a call."""
+    taken = []
+    engine._store.connection.set_progress_handler(lambda: taken.append(1), 100)
+    await call
+    engine._store.connection.set_progress_handler(None, 0)
+    return len(taken)
+
+
+async def test_declaring_and_describing_a_queue_costs_the_same_among_thousands():
+    async def costs(queues):
+        engine = SqliteEngine(":memory:")
+        await engine.open()
+        for number in range(queues):
+            await engine.declare(f"{number}", QueueSettings())
+        declared = await steps(engine, engine.declare("new", QueueSettings()))
+        described = await steps(engine, engine.inspect("7"))
+        await engine.close()
+        return declared + described
+
+    assert await costs(3_000) <= 2 * max(1, await costs(30))

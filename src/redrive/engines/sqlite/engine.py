@@ -526,11 +526,13 @@ def _queue_id(reader: sqlite3.Connection, name: str) -> int | None:
 
 
 def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
+    # by their names, of which there is an index: a store may have thousands of queues
+    where, values = ("q.source IS NULL ORDER BY q.name", ()) if name is None else ("q.name = ?", (name,))
     found = reader.execute(
         "SELECT q.id, q.name, q.settings, q.created_at, q.used_at, d.id"
-        " FROM redrive_queues q LEFT JOIN redrive_queues d ON d.source = q.id"
-        " WHERE q.name = ?1 OR (?1 IS NULL AND q.source IS NULL) ORDER BY q.name",
-        (name,),
+        f" FROM redrive_queues q LEFT JOIN redrive_queues d ON d.name = q.name || '{rules.DEAD_LETTER_SUFFIX}'"
+        f" WHERE {where}",
+        values,
     ).fetchall()
     return [_info(reader, row) for row in found]
 
