@@ -100,6 +100,7 @@ async def test_work_does_not_begin_after_a_signal():
         assert await run_until_stopped(signals, asyncio.Event().wait())
 
 
+@pytest.mark.usefixtures("_interruptible")
 def test_interrupts_are_ctrl_c_only():
     before = signal.getsignal(signal.SIGTERM)
     with interrupts() as signals:
