@@ -17,7 +17,7 @@ from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound, Unknow
 
 
 def check_queue(queue: str) -> str:
-    """Return the name of a queue to be used; one that nobody can have declared is not there."""
+    """Return the name of a queue to be used; a name that no queue can have raises ``QueueNotFound``."""
     if isinstance(queue, str):
         if is_queue_name(queue):
             return queue
@@ -28,8 +28,8 @@ def check_queue(queue: str) -> str:
 def check_effect(effect: Effect) -> Effect:
     """Return something to be done, if it is one of the things that can be."""
     if not isinstance(effect, Effect):
-        told = "must be a Send, Complete, Abandon, Defer, DeadLetter, Cancel or SetSessionState"
-        raise UsageError(f"an effect {told}, not {type(effect).__name__}")
+        expected = "must be a Send, Complete, Abandon, Defer, DeadLetter, Cancel or SetSessionState"
+        raise UsageError(f"an effect {expected}, not {type(effect).__name__}")
     if isinstance(effect, Send | Cancel):
         check_queue(effect.queue)
     if isinstance(effect, Cancel):
@@ -90,6 +90,6 @@ def check_payloads(messages: Iterable[Any]) -> list[Any]:
     if isinstance(messages, str | bytes | bytearray | memoryview | Message | Mapping) or not isinstance(
         messages, Iterable
     ):
-        told = "must be a list of messages: ['one', 'two']; for a single one there is send"
-        raise InvalidMessage("messages", type(messages).__name__, told)
+        expected = "must be a list of messages: ['one', 'two']; for a single one there is send"
+        raise InvalidMessage("messages", type(messages).__name__, expected)
     return list(messages)

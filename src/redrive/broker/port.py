@@ -110,7 +110,8 @@ class Capabilities:
         is_transactional: whether ``apply`` is all or nothing; otherwise it sends first and settles last.
         has_duplicate_detection: whether it recognises a message id it has seen.
         cancels_schedules: whether a scheduled message can be removed before its time.
-        counts_exactly: whether ``inspect`` knows how many messages there are, so that an empty queue can be told.
+        counts_exactly: whether ``inspect`` knows how many messages there are, so that an empty queue can be
+            recognised.
     """
 
     is_transactional: bool = True

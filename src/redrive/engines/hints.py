@@ -60,7 +60,7 @@ class Hints:
     async def wait(self, queue: str, seconds: float) -> None:
         """Wait until something may be ready in a queue, at most that long; not at all once it is closed."""
         if self._is_closed:
-            await self._clock.sleep_async(0.0)  # who asks now is told that the engine is closed, or will be in a moment
+            await self._clock.sleep_async(0.0)  # the caller's next call raises that the engine is closed
             return
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(queue, set()).add(waiting)

@@ -37,14 +37,14 @@ def properties_of(message: Message) -> str | None:
 
 
 def _properties(message: Message, headers: Headers) -> str | None:
-    told: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     if _texts_of(message) != _NO_TEXTS:  # mostly there are none
-        told = {name: value for name in _TEXTS if (value := getattr(message, name)) is not None}
+        properties = {name: value for name in _TEXTS if (value := getattr(message, name)) is not None}
     if message.ttl is not None:
-        told["ttl"] = message.ttl
+        properties["ttl"] = message.ttl
     if headers:
-        told["headers"] = dict(headers)
-    return _as_json(told) if told else None
+        properties["headers"] = dict(headers)
+    return _as_json(properties) if properties else None
 
 
 def size_of(message: Message, properties: str | None) -> int:
@@ -55,9 +55,9 @@ def size_of(message: Message, properties: str | None) -> int:
 def check_size(message: Message, properties: str | None, queue: str, limit: int) -> None:
     """See that a message is not larger than its queue takes.
 
-    The limit is for what people send. What Redrive adds on a message's way through failures and recovery does not
+    The limit is for what a user sends. What Redrive adds on a message's way through failures and recovery does not
     count, so that whatever a queue has taken can go to an error queue and come back. It has a limit of its own, since
-    anybody can give a header such a name.
+    any sender can give a header such a name.
     """
     size = size_of(message, properties)
     if size <= limit:
@@ -67,8 +67,8 @@ def check_size(message: Message, properties: str | None, queue: str, limit: int)
     if counted > limit:
         raise MessageTooLarge(queue, counted, limit)
     if size - counted > OWN_HEADERS_BYTES:
-        told = f"those that begin with {OWN_HEADERS!r} may have {OWN_HEADERS_BYTES:,} bytes together"
-        raise InvalidMessage("headers", f"{size - counted:,} bytes", told)
+        expected = f"those that begin with {OWN_HEADERS!r} may have {OWN_HEADERS_BYTES:,} bytes together"
+        raise InvalidMessage("headers", f"{size - counted:,} bytes", expected)
 
 
 def checked_properties(message: Message, queue: str, settings: QueueSettings) -> str | None:
@@ -90,14 +90,14 @@ def fitting(sizes: Sequence[int], limit: int, max_bytes: int) -> int:
 
 def with_headers(properties: str | None, changes: Headers) -> str | None:
     """Return properties with some headers changed or, where the change is None, removed."""
-    told = json.loads(properties) if properties else {}
-    headers = told.pop("headers", {}) | changes
+    changed = json.loads(properties) if properties else {}
+    headers = changed.pop("headers", {}) | changes
     for name, value in changes.items():
         if value is None:
             del headers[name]
     if headers:
-        told["headers"] = headers
-    return _as_json(told) if told else None
+        changed["headers"] = headers
+    return _as_json(changed) if changed else None
 
 
 def storable(number: object) -> int:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""A user who lacks a right is told which one, and by whom it can be given."""
+"""The error for a user who lacks a right names the right, and the user who can grant it."""
 
 import re
 
 import pytest
 
 from redrive import connect
-from redrive.engines.postgres.grants import told
+from redrive.engines.postgres.grants import missing_grants
 from redrive.errors import UsageError
 from tests.postgres.fixtures import names
 from tests.postgres.server import PostgresServer, run_sql, url_of
@@ -27,14 +27,14 @@ TABLES = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA"
     ],
 )
 def test_the_right_that_is_missing_is_named_with_the_statement_that_grants_it(lacking, expected):
-    assert expected in told(MAY_ALL | lacking, '"redrive"')
+    assert expected in missing_grants(MAY_ALL | lacking, '"redrive"')
 
 
 @pytest.fixture
 def roles(postgres):
     """A database in which one role owns the schema; returns its URL for a role."""
     if not isinstance(postgres, PostgresServer):
-        pytest.skip("NOT SHOWN HERE: what is told of missing rights. Roles of another server are not ours to make")
+        pytest.skip("NOT SHOWN HERE: the error for missing rights. Roles of another server are not ours to make")
     name, owner, user = next(names), next(names), next(names)
     url = postgres.create_database(name)
     run_sql(url, f"CREATE ROLE {owner} LOGIN", f"CREATE ROLE {user} LOGIN")
@@ -54,7 +54,7 @@ async def use(url):
 async def test_whoever_runs_what_the_error_says_gets_on(roles):
     url, owner, user, as_role = roles
     with pytest.raises(
-        UsageError, match=f"let somebody who may run: CREATE SCHEMA .* AUTHORIZATION {owner}"
+        UsageError, match=f"let a user who may do so run: CREATE SCHEMA .* AUTHORIZATION {owner}"
     ) as refused:
         await use(as_role(owner))
     run_sql(url, statement(refused.value))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Before a caller is told that nothing is there: whether something is, in other hands for the moment.
+"""Checks, before a receive reports an empty queue, whether another transaction holds a message for the moment.
 
-A receive passes over rows that another transaction has locked. Mostly that is another receiver, who takes them. But it
-may be one that only brings in what is due, or ends locks that are over, or is undone: then the messages are there for
-everybody a moment later. So whoever finds nothing looks once more, at what is there by the last commit; if there is
-something, its holder is waited for, and then the caller looks again.
+A receive skips rows that another transaction has locked. Mostly that transaction is another receiver, which takes the
+messages. But it may only make due messages ready, or end expired locks, or be rolled back: then every receiver can get
+the messages a moment later. So a receive that finds no message looks once more, at the rows as of the last commit; if
+there is a message, the engine waits until the other transaction ends, and then the receive looks again.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from redrive.engines.postgres.session_settings import as_needed
 
 
 class There(Enum):
-    """What is there for somebody who has found nothing."""
+    """What a queue has for a receiver that has found no message."""
 
     NOTHING = "nothing"
-    SOMETHING = "something that nobody has in hand any more"
-    HELD = "something that somebody has in hand for long"
+    SOMETHING = "a message that no transaction holds any more"
+    HELD = "a message that another transaction holds for long"
 
 
 class Holders:
-    """Those who have messages in their hands that others could receive.
+    """The transactions that hold rows of messages which other receivers could get.
 
     Args:
         database: where.
@@ -37,23 +37,23 @@ class Holders:
         self._waiting: dict[int, asyncio.Task[There]] = {}
 
     async def let_go(self, queue: str, *, start: int = 0, session: str | None = None) -> There:
-        """Say whether there is something to receive after all; if it is in other hands, not before these let go.
+        """Return whether there is a message to receive after all; if a transaction holds it, wait until it lets go.
 
         Args:
             queue: where.
             start: the number from which on to look for what is ready.
-            session: the session of which it must be; None: of any that nobody has, or of none.
+            session: the session of which it must be; None: of any session that is not locked, or of none.
         """
         found = await self._database.read(_HELD, queue, self._database.now, start, session)
         return await self._released(found[0]["sequence"]) if found else There.NOTHING
 
     async def close(self) -> None:
-        """Wait for those who wait."""
+        """Wait until no call waits any more."""
         while self._waiting:
             await asyncio.gather(*self._waiting.values(), return_exceptions=True)
 
     async def _released(self, sequence: int) -> There:
-        """Wait until nobody has a row; all callers who wait for the same one do so on one connection."""
+        """Wait until no transaction holds a row; all callers that wait for the same row share one connection."""
         waiting = self._waiting.get(sequence)
         if waiting is None:
             waiting = asyncio.create_task(self._wait(sequence), name="redrive-postgres-holders")
@@ -64,7 +64,7 @@ class Holders:
     def _forget(self, sequence: int, waiting: "asyncio.Task[There]") -> None:
         del self._waiting[sequence]
         if not waiting.cancelled():
-            waiting.exception()  # whoever is still there hears of it
+            waiting.exception()  # the callers that still wait get it
 
     async def _wait(self, sequence: int) -> There:
         async def wait(connection: Connection) -> There:
@@ -78,8 +78,9 @@ class Holders:
         return await self._database.until_done(lambda: self._database.lent(wait))
 
 
-# One statement, so that nobody has the row in hand longer than it takes: others pass over it meanwhile. Transactions of
-# ours take milliseconds; for somebody's own, in which a message is being settled, nobody waits longer than that.
+# One statement, so that the row is locked no longer than the statement takes: other receives skip it meanwhile.
+# Transactions of the broker take milliseconds; a user's own transaction, in which a message is being settled, may take
+# longer, and is waited for no longer than this.
 _RELEASED = """
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
 SELECT FROM patience, @.messages m WHERE m.sequence = $1 FOR SHARE OF m

@@ -146,8 +146,8 @@ class Connections:
         try:
             return await self._pool.acquire(timeout=self._acquire_timeout)
         except TimeoutError as error:
-            told = f"all {self._pool_size} connections are busy; raise pool_size in the URL, or wait"
-            raise EngineBusy(f"{self.where}: {told}") from error
+            problem = f"all {self._pool_size} connections are busy; raise pool_size in the URL, or wait"
+            raise EngineBusy(f"{self.where}: {problem}") from error
         except errors.Trouble as error:
             raise errors.translated(error, self.where) from error
 
@@ -178,7 +178,7 @@ class Connections:
             is_good = True
         except errors.Trouble as error:
             is_good = isinstance(error, asyncpg.PostgresError) and not errors.is_connection_lost(error)
-            raise await self.told(error) from error
+            raise await self.translated(error) from error
         finally:
             await self.release(connection, is_good=is_good)
 
@@ -203,15 +203,15 @@ class Connections:
         except errors.Trouble as error:
             is_good = not errors.is_connection_lost(error)
             if is_good and not errors.is_worth_repeating(error):
-                raise await self.told(error) from error
+                raise await self.translated(error) from error
             raise Again(error) from error
         else:
             return result
         finally:
             await self.release(connection, is_good=is_good)
 
-    async def told(self, error: BaseException) -> RedriveError:
-        """Return the error to raise for one of the driver's; of a right that is missing it says which."""
+    async def translated(self, error: BaseException) -> RedriveError:
+        """Return the error to raise for one of the driver's; if a right is missing, it says which one."""
         if errors.sqlstate(error) != grants.DENIED:
             return errors.translated(error, self.where)
         try:
@@ -281,7 +281,7 @@ class Connections:
                 elif errors.is_connection_lost(error) or errors.is_worth_repeating(error):
                     raise Again(error) from error
                 else:
-                    raise await self.told(error) from error
+                    raise await self.translated(error) from error
             finally:
                 await self.release(connection, is_good=is_good)
         return result  # type: ignore[no-any-return]  # what do returned
@@ -299,8 +299,10 @@ class Connections:
                     return await self._receipt(connection, number)
             except EngineUnavailable as error:
                 if self.clock.monotonic() - began > _PATIENCE_S:
-                    told = "the connection was lost during a commit, and the server cannot be asked what became of it"
-                    unknown = EngineUnavailable(f"{self.where}: {told}; it may have been done")
+                    problem = (
+                        "the connection was lost during a commit, and the server cannot be asked what became of it"
+                    )
+                    unknown = EngineUnavailable(f"{self.where}: {problem}; it may have been done")
                     unknown.may_be_done = True
                     raise unknown from error
             await pause(self.clock, wait)
@@ -383,7 +385,7 @@ async def _nothing(_connection: Connection) -> None:
 def _without_password(url: str) -> str:
     parts = urlsplit(url)
     credentials, at, place = parts.netloc.rpartition("@")
-    told = [(name, value) for name, value in parse_qsl(parts.query) if name not in ("password", "sslpassword")]
+    parameters = [(name, value) for name, value in parse_qsl(parts.query) if name not in ("password", "sslpassword")]
     netloc = credentials.partition(":")[0] + at + place
-    query = urlencode(told, safe="/,")
+    query = urlencode(parameters, safe="/,")
     return f"{parts.scheme}://{netloc}{parts.path}" + (f"?{query}" if query else "")

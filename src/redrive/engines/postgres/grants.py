@@ -34,13 +34,13 @@ _GRANTS = {
 async def explained(connection: Connection, schema: str) -> str:
     """Say which rights the user of a connection lacks."""
     try:
-        return told(dict(await connection.fetchrow(_ASK, schema)), schema)
+        return missing_grants(dict(await connection.fetchrow(_ASK, schema)), schema)
     except errors.Trouble as error:
-        return f"the user may not do that, and could not be told which grant is missing ({error})"
+        return f"the user may not do that, and the broker could not find out which grant is missing ({error})"
 
 
-def told(found: Mapping[str, Any], schema: str) -> str:
-    """Return what a user lacks, and what gives it.
+def missing_grants(found: Mapping[str, Any], schema: str) -> str:
+    """Return a text that names the rights a user lacks, and the statements that grant them.
 
     Args:
         found: who it is, whose the schema is, and what the user may do there.
@@ -49,11 +49,11 @@ def told(found: Mapping[str, Any], schema: str) -> str:
     user, owner = found["user"], found["owner"]
     if owner is None:
         fix = f"CREATE SCHEMA {schema} AUTHORIZATION {user}"
-        return f"there is no schema {schema}, and {user} may not create one; let somebody who may run: {fix}"
+        return f"there is no schema {schema}, and {user} may not create one; let a user who may do so run: {fix}"
     grants = [f"GRANT {grant.format(schema)} TO {user}" for name, grant in _GRANTS.items() if not found[name]]
     if grants:
         return f"{user} lacks a right to schema {schema}; let {owner} run: {'; '.join(grants)}"
     return (
-        f"only {owner}, who owns schema {schema}, can bring it up to date, and {user} is somebody else; open the broker"
+        f"only {owner}, who owns schema {schema}, can bring it up to date, and {user} does not own it; open the broker"
         f" once as {owner}"
     )

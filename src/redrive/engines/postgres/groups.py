@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What many callers do at the same time, done together: one call of the database for everybody who waits.
+"""Runs the requests of many callers together: one database call for all callers that are waiting.
 
-A call that fails is done again, or asked about: nobody is told that nothing came of it unless that is certain.
+A call that fails is repeated, or its receipt is read: a caller gets an error that says nothing was done only if that
+is certain.
 """
 
 import asyncio
@@ -29,11 +30,11 @@ _EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in r
 
 
 class _Refused(Exception):
-    """The server did not take what a group asked for, and it may be the fault of one of them."""
+    """The server refused what a group asked for; one request of the group may be the reason."""
 
-    def __init__(self, told: RedriveError) -> None:
-        super().__init__(told)
-        self.told = told
+    def __init__(self, reason: RedriveError) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Groups:
@@ -44,7 +45,7 @@ class Groups:
         queues: the queues as this process knows them.
         tidying: knows where to look for what is next.
         giving_back: what has to be finished before a group begins: messages are on their way back to their queue.
-        tell: is told the names of queues in which something has become ready.
+        tell: is called with the names of the queues in which a message has become ready.
 
     Attributes:
         tokens: what locks are known by.
@@ -80,24 +81,24 @@ class Groups:
         await self._lane.close()
 
     async def _run(self, group: list[Any]) -> None:
-        """Do a group in one transaction; if somebody's lock is not good, everybody by himself."""
-        if self._giving_back:  # what those before have left is there for those who come now
+        """Run a group in one transaction; if one of its locks is no longer valid, run each request by itself."""
+        if self._giving_back:  # so that this group finds the messages that earlier callers give back
             await asyncio.wait(self._giving_back)
         try:
             await self._exchange(group)
         except (LockLost, _Refused) as refused:
             if len(group) == 1:
-                raise refused.told if isinstance(refused, _Refused) else refused from None
+                raise refused.reason if isinstance(refused, _Refused) else refused from None
             for ask in group:
                 await self._run_one(ask)
 
     async def _run_one(self, ask: Any) -> None:  # noqa: ANN401 - an ask of any kind
-        """Do for one caller what could not be done for all; if that fails too, only he hears of it."""
+        """Run one request of a group that failed as a whole; if it fails again, only its caller gets the error."""
         try:
             await self._exchange([ask])
         except _Refused as refused:
-            ask.fail(refused.told)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to whom it belongs
+            ask.fail(refused.reason)
+        except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
             ask.fail(error)
 
     async def _exchange(self, group: list[Any]) -> None:
@@ -115,7 +116,7 @@ class Groups:
                 await self._find_out(exchange, number, error)
 
     async def _prepared(self, group: list[Any]) -> Exchange:
-        """Put a group together; whoever asks for something impossible is told so, and left out."""
+        """Put a group together; a request that is impossible fails, and is left out."""
         exchange = Exchange(next(self.tokens), self._tidying.head)
         for ask in group:
             try:
@@ -159,7 +160,7 @@ class Groups:
             self._tell(exchange.woken)
 
     async def _find_out(self, exchange: Exchange, number: int, error: BaseException) -> None:
-        """Find out what became of a group whose call failed, and tell everybody; raise if nothing came of it."""
+        """Find out whether a group whose call failed was committed, and answer its callers; raise if it was not."""
         code = errors.sqlstate(error)
         if code == errors.LOCK_LOST:
             lock = await self._first_lost(exchange.locks)
@@ -170,7 +171,7 @@ class Groups:
         if errors.is_worth_repeating(error):
             raise Again(error) from error
         if not errors.is_connection_lost(error):
-            raise _Refused(await self._database.told(error)) from error
+            raise _Refused(await self._database.translated(error)) from error
         await self.let_go(is_good=False)
         receipt = await self._database.receipt(number)
         if receipt is None:
@@ -178,7 +179,7 @@ class Groups:
         self._deliver(exchange, receipt.sequences, await self._found_again(exchange))
 
     async def _first_lost(self, locks: Sequence[Lock]) -> Lock:
-        """Return the first lock that is not good; the first of all if they are by now."""
+        """Return the first lock that is not valid; the first of all if every lock is valid by now."""
         good = await self._database.read(
             "SELECT m.sequence, m.token, q.name FROM @.messages m JOIN @.queues q ON q.id = m.queue"
             " WHERE m.sequence = ANY ($1) AND m.due > @.instant($2)",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Telling other processes that something is ready, and hearing of it from them.
+"""Notifies other processes that a message is ready, and receives their notifications.
 
-Hints only: one that is lost costs a receiver the time until it looks again. They are sent outside of the transactions
-they are about, and at most every 50 ms, since a NOTIFY in every transaction makes all commits of a server wait for one
-another.
+Notifications are only hints: when one is lost, the receiver finds the message when it looks again. They are sent
+outside of the transactions they are about, and at most every 50 ms, since a NOTIFY in every transaction makes all
+commits of a server wait for one another.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ _logger = logging.getLogger("redrive.postgres")
 
 
 class Listener:
-    """One connection that listens, as soon as somebody in this process waits.
+    """One connection that listens, as soon as a receiver in this process waits.
 
     Args:
         database: where.
-        hear: is told the names of queues.
+        hear: is called with the names of queues in which another process has made a message ready.
     """
 
     def __init__(self, database: Connections, hear: Callable[[Iterable[str]], None]) -> None:
@@ -72,7 +72,9 @@ class Listener:
                     )
                 await pause(system_clock, _EVERY_S)
         except RedriveError as error:
-            _logger.debug("nobody was told of new messages, they will look for them: %s", error)
+            _logger.debug(
+                "other processes were not notified of new messages, and find them when they look again: %s", error
+            )
         finally:
             self._telling = None
 
@@ -81,7 +83,7 @@ class Listener:
         while True:
             try:
                 connection = await self._database.connect_alone()
-            except RedriveError:  # whoever does something hears of it
+            except RedriveError:  # the next call of the broker reports it
                 await pause(system_clock, _AGAIN_S)
                 continue
             try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Sending inside a transaction that the user has opened, with whatever driver he uses.
+"""Sends and completes messages inside a transaction that the user has opened, with any supported driver.
 
-All that has to be said goes into one text, so that it makes no difference how a driver passes arrays and bytes.
+All arguments go into one text, so that it makes no difference how a driver passes arrays and bytes.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ async def call_within(
         "channel": channel,
         "queues": [[queue.name, queue.id, queue.version] for queue in queues.values()],
         "complete": [[stored.storable(lock.sequence), stored.storable(lock.token), lock.queue] for lock in locks],
-        "send": [_told(effect, queues[effect.queue]) for effect in sends],
+        "send": [_send_arguments(effect, queues[effect.queue]) for effect in sends],
     }
     try:
         sequences = await run(f"{database.schema}.within", database.now, json.dumps(call))
@@ -48,9 +48,9 @@ async def call_within(
         if _sqlstate(error) == errors.LOCK_LOST and locks:
             raise LockLost(locks[0].queue, locks[0].sequence) from error
         if _sqlstate(error) in (_NO_SCHEMA, _NO_FUNCTION):
-            told = f"must lead to the broker's own database, {database.where}: there is no schema {database.schema}"
-            raise UsageError(f"{_named(connection)} {told}") from error
-        raise  # it is his connection: its errors are his to see as they are
+            problem = f"must lead to the broker's own database, {database.where}: there is no schema {database.schema}"
+            raise UsageError(f"{_named(connection)} {problem}") from error
+        raise  # it is the user's connection: the user gets its errors unchanged
     if sequences is None:
         return None
     if len(sequences) != len(sends):
@@ -59,7 +59,7 @@ async def call_within(
     return [next(numbers) if isinstance(effect, Send) else None for effect in effects]
 
 
-def _told(effect: Send, queue: Queue) -> dict[str, Any]:
+def _send_arguments(effect: Send, queue: Queue) -> dict[str, Any]:
     one = outgoing(effect, queue)
     return one._asdict() | {"queue": queue.name, "body": base64.b64encode(one.body).decode()}
 
@@ -95,8 +95,8 @@ def _runner(connection: _Theirs) -> _Run:
     known = (("asyncpg", _asyncpg), ("psycopg", _psycopg), ("sqlalchemy", _sqlalchemy))
     run = next((found for name, of in known if name in modules and (found := of(connection)) is not None), None)
     if run is None:
-        told = "must be a connection of asyncpg or psycopg, or a connection or session of SQLAlchemy on PostgreSQL"
-        raise UsageError(f"{_named(connection)} {told}")
+        problem = "must be a connection of asyncpg or psycopg, or a connection or session of SQLAlchemy on PostgreSQL"
+        raise UsageError(f"{_named(connection)} {problem}")
     return run
 
 
@@ -132,7 +132,7 @@ def _psycopg(connection: _Theirs) -> _Run | None:
 
     theirs: _Theirs = connection
 
-    # Cursors of our own: his may be of another kind, and make other rows.
+    # Cursors of our own: the user's may be of another class, and return other rows.
     def block(statement: _Theirs, values: tuple[object, ...]) -> _Theirs:
         with psycopg.Cursor(theirs, row_factory=tuple_row) as cursor:
             return cursor.execute(statement, values).fetchone()
@@ -145,7 +145,7 @@ def _psycopg(connection: _Theirs) -> _Run | None:
         statement = "SELECT {}(%s::float8, %s::text)".format(function.replace("%", "%%"))
         if isinstance(theirs, psycopg.AsyncConnection):
             return (await wait(statement, values))[0]
-        # it blocks, and whoever called waits for us and does not use it meanwhile
+        # it blocks; the caller waits for this call and does not use the connection meanwhile
         return (await asyncio.to_thread(block, statement, values))[0]
 
     return run
@@ -171,8 +171,8 @@ def _sqlalchemy(connection: _Theirs) -> _Run | None:
 
     async def run(function: str, *values: object) -> object:
         call = "SELECT {}(CAST(:now AS float8), CAST(:call AS text))".format(function.replace(":", r"\:"))
-        now, told = values
-        named = {"now": now, "call": told}
+        now, arguments = values
+        named = {"now": now, "call": arguments}
         if isinstance(theirs, AsyncConnection | AsyncSession):
             return await theirs.run_sync(ask, text(call), named)
         return await asyncio.to_thread(ask, theirs, text(call), named)

@@ -422,7 +422,7 @@ ALTER TABLE @.queues
 
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_messages", MESSAGES + FUNCTIONS.replace("@chosen", CHOSEN).replace("@plans", PLANS)),
-    ("0002_small_bodies", ""),  # PostgreSQL keeps small bodies in the row and large ones apart without being told
+    ("0002_small_bodies", ""),  # PostgreSQL keeps small bodies in the row and large ones apart by itself
     ("0003_recovery", POSTGRES.migration(RECOVERY)),
     ("0004_recovery_keys", POSTGRES.migration(KEYS)),
     ("0005_table_prefix", ""),  # they are in a schema of their own

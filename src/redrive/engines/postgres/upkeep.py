@@ -130,7 +130,7 @@ class Tidying:
             statement = f'VACUUM (TRUNCATE FALSE, INDEX_CLEANUP TRUE, SKIP_LOCKED) @."{row["relname"]}"'
             try:
                 await connection.execute(self._database.sql(statement), timeout=_LONGEST_VACUUM_S)
-            except asyncpg.QueryCanceledError:  # a VACUUM cannot be told how long it may take
+            except asyncpg.QueryCanceledError:  # the duration of a VACUUM cannot be limited
                 self._do_not_vacuum("this user's statement_timeout is too short for a VACUUM; set it to 0")
                 return
 

@@ -150,13 +150,11 @@ class SqliteEngine:
         while self._giving_back:
             await asyncio.wait(self._giving_back)
             await self._writer.finish()
-        parts = (
-            self._detached()
-        )  # whoever asks from now on is told that it is closed, and does not touch what is closing
+        parts = self._detached()  # from now on a call raises that the engine is closed, and does not use these parts
         await self._writer.close()
         try:
             await asyncio.get_running_loop().run_in_executor(self._reading, _close, *parts)
-        except RuntimeError:  # the interpreter is ending: there are no threads any more, and nobody to be held up
+        except RuntimeError:  # the interpreter is ending: there are no threads any more, and no caller that this blocks
             _close(*parts)
         self._reading.shutdown(wait=False)
 
@@ -238,7 +236,7 @@ class SqliteEngine:
         await self._other(lambda store, now: store.release_session(session, now, delay))
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
-        """Do a bounded amount of what nobody has asked for yet."""
+        """Do a bounded amount of the work that no call asks for."""
         if self._place is not None:
             self._place.check_all()
         waited_for = self._hints.queues
@@ -302,7 +300,7 @@ class SqliteEngine:
         """Do a group in one transaction; False if that needs waiting which is not allowed here."""
         try:
             is_done = self._do(self._opened(self._store), run_group, group, may_wait=may_wait)
-        except Conflict:  # somebody's lock was not good: undo it all, and let each succeed or fail by himself
+        except Conflict:  # a lock is not valid: roll back, and let each request succeed or fail by itself
             self._undo()
             is_done = self._run_one_by_one(group, may_wait=may_wait)
         except BaseException as error:  # noqa: BLE001 - the callers must hear of it, an interrupt included
@@ -336,15 +334,15 @@ class SqliteEngine:
         return True
 
     def _fail(self, group: list[Any], error: BaseException) -> bool:
-        """Tell everybody what ended the transaction: whose error it is as it is, others so that it is not theirs."""
+        """Give the error that ended the transaction to its own caller; the others get one that names it."""
         self._undo()
         is_ones_own = any(request.error is error for request in group)
         for request in group:
             if isinstance(error, sqlite3.Error | UnicodeDecodeError):
                 request.error = errors.translated(error, self._path)
             elif is_ones_own and request.error is not error:
-                told = f"another caller's part ended the transaction ({type(error).__name__}); it may have been done"
-                request.error = EngineUnavailable(f"{self._path}: {told}")
+                problem = f"another caller's part ended the transaction ({type(error).__name__}); it may have been done"
+                request.error = EngineUnavailable(f"{self._path}: {problem}")
             else:
                 request.error = error
         return True
@@ -429,7 +427,7 @@ class SqliteEngine:
     def _given_back(self, giving: "asyncio.Future[None]") -> None:
         self._giving_back.discard(giving)
         if not giving.cancelled():
-            giving.exception()  # whoever asks next hears of it, and the lock ends by itself
+            giving.exception()  # the next call reports it, and the lock ends by itself
 
     async def _look(self, queues: Sequence[str]) -> tuple[Sequence[str], float | None]:
         seen, now = self._seen_version, self._clock.time()

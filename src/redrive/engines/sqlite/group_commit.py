@@ -57,7 +57,7 @@ class Writer:
 
     Args:
         run: does a group in one transaction, filling in each request's result or error. It is called on one thread at a
-            time. Told not to wait, it may return False to be called again on a thread that may.
+            time. If it may not wait, it may return False, and is then called again on a thread that may.
         after: is called on the event loop when a group is done.
         monotonic: measures how long a group takes.
     """

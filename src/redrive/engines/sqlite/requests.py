@@ -2,8 +2,8 @@
 """What callers ask of the store, and how a group of it is done in one transaction.
 
 A group is done together: all sends in one statement, all completions in one, one look for messages that all waiting
-receivers share. That works whenever everybody's locks are good, which is nearly always. When somebody's is not, the
-transaction is undone and the group is done one by one, so that only he fails.
+receivers share. That works whenever all locks are valid, which is nearly always. When one is not, the transaction is
+rolled back and the requests of the group are run one by one, so that only the request with the invalid lock fails.
 """
 
 import sqlite3
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Conflict(Exception):
-    """Somebody's lock was not good: the group cannot be done together."""
+    """A lock of a request is not valid: the group cannot be run together."""
 
 
 class ApplyRequest(Request[list[EffectResult]]):
@@ -104,7 +104,7 @@ class OtherRequest(Request[T]):
         self._undo = undo
 
     def abandoned(self) -> None:
-        """Undo what was done for a caller who is gone."""
+        """Undo what was done for a caller that was cancelled."""
         if self._undo is not None and self.result is not None:
             self._undo(self.result)
 
@@ -116,7 +116,7 @@ class OtherRequest(Request[T]):
 def run_group(store: Store, group: Sequence[Any], now: float) -> None:
     """Do a group in the transaction that is open; raise ``Conflict`` if it has to be done one by one."""
     if len(group) == 1 and group[0].is_single:
-        group[0].result = group[0].run(store, now)  # nobody else to spare: if it fails, the transaction is undone
+        group[0].result = group[0].run(store, now)  # it is alone: if it fails, the transaction is rolled back
         return
     applies = [request for request in group if type(request) is ApplyRequest and request.inside is None]
     locks = [request for request in group if type(request) is LockRequest and request.is_shared]
@@ -125,7 +125,7 @@ def run_group(store: Store, group: Sequence[Any], now: float) -> None:
         _apply_together(store, applies, now)
     if locks:
         _lock_together(store, locks, now)
-    for request in group:  # last, so that nothing of the user's is run twice when the group has to be done again
+    for request in group:  # last, so that the user's own code does not run twice when the group has to be run again
         if id(request) not in together:
             run_alone(store, request, now)
 
@@ -145,7 +145,7 @@ def run_alone(store: Store, request: Any, now: float) -> None:  # noqa: ANN401 -
     try:
         request.result = request.run(store, now)
     except BaseException as error:
-        request.error = error  # also if it ends the transaction for all: then the others are told something else
+        request.error = error  # also if it ends the transaction for all: then the other callers get another error
         if _is_faulty(store, error):
             raise
         store.connection.execute("ROLLBACK TO alone")

@@ -203,8 +203,8 @@ def _check_columns(connection: sqlite3.Connection, table: str, text: str) -> Non
         made.execute(text)
         lacking = _columns(made, table) - _columns(connection, table)
     if lacking:
-        told = f"table {table!r} has no column {min(lacking)!r}"
-        raise SchemaMismatch(len(MIGRATIONS), len(MIGRATIONS), told)
+        problem = f"table {table!r} has no column {min(lacking)!r}"
+        raise SchemaMismatch(len(MIGRATIONS), len(MIGRATIONS), problem)
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
