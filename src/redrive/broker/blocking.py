@@ -186,7 +186,7 @@ class BlockingBroker:
     def purge(self, queue: str, *, on_progress: Callable[[int], object] | None = None) -> int:
         """Remove every message that can be received now; return how many there were.
 
-        Of a queue with sessions, those of sessions that somebody else has are left alone.
+        In a queue with sessions, the messages of sessions that another receiver has locked stay.
         """
         return self._portal.run(self._inner.purge(queue, on_progress=on_progress))
 

@@ -61,7 +61,7 @@ class Broker:
         engine: where the queues are.
         clock: what waiting goes by.
         new_id: names messages that have no id.
-        upkeep_every: how often, in seconds, what nobody asks for is looked after: expiry, idle queues.
+        upkeep_every: how often, in seconds, the broker does the work that no call asks for: expiry, idle queues.
         retry: how to make a call again while the store does not answer; None: the first failure is raised.
     """
 
@@ -127,7 +127,7 @@ class Broker:
 
     @property
     def engine(self) -> Engine:
-        """Where the queues are, for whoever builds on the port itself, and retries itself."""
+        """Where the queues are, for code that uses the port directly, and makes its own retries."""
         self._check_usable()
         return self._inner
 
@@ -281,7 +281,7 @@ class Broker:
     async def purge(self, queue: str, *, on_progress: Callable[[int], object] | None = None) -> int:
         """Remove every message that can be received now; return how many there were.
 
-        Of a queue with sessions, those of sessions that somebody else has are left alone.
+        In a queue with sessions, the messages of sessions that another receiver has locked stay.
         """
         return await bulk.purge(self._engine, check_queue(queue), on_progress)
 

@@ -32,11 +32,11 @@ class Stayed:
 
 
 class Resubmitted(int):
-    """How many dead letters were sent again: a number, which also says what became of the others.
+    """How many dead letters were sent again: a number, which also says what happened to the others.
 
     Attributes:
-        stayed: those that their queue does not take. They are where they were, and free.
-        locked: how many were not to be had, as somebody has them locked.
+        stayed: those that their queue refuses. They are where they were, and not locked.
+        locked: how many could not be received, as another receiver has them locked.
         locked_until: when the last of these locks ends, of the first hundred.
     """
 
@@ -46,7 +46,7 @@ class Resubmitted(int):
 
     @classmethod
     def of(cls, sent: int, stayed: Iterable[Stayed], locks: Sequence[Received], locked: int) -> Self:
-        """Return the number with what there is to say about the others."""
+        """Return the number, with what happened to the others."""
         result = cls(sent)
         result.stayed = tuple(stayed)
         result.locked = locked
@@ -90,7 +90,7 @@ async def _taken(engine: Engine, queue: str) -> AsyncIterator[int]:
 async def resubmit(
     engine: Engine, queue: str, max_messages: int | None, on_progress: Callable[[int], object] | None
 ) -> Resubmitted:
-    """Send the dead letters of a queue to it again; those that it does not take stay, and hold up nobody."""
+    """Send the dead letters of a queue to it again; those that it refuses stay, and do not block the others."""
     dead = dead_letter_queue(queue)
     if dead == queue:
         raise InvalidSetting("queue", queue, "is a dead-letter queue; name the queue to which they shall go again")
@@ -158,7 +158,7 @@ class _Resubmission:
         try:
             await self._engine.apply(self._again(one))
         except LockLost:
-            return  # somebody else has it by now
+            return  # another receiver has it by now
         except (MessageError, SessionRequired) as error:
             self.stayed[one.sequence, one.id] = Stayed(one.sequence, one.id, str(error))
         else:
@@ -174,7 +174,7 @@ class _Resubmission:
         self._held = [lock for lock in self._held if lock not in gone]
 
     async def let_go(self) -> None:
-        """Give back what was received and not sent, as if nobody had received it."""
+        """Give back what was received and not sent, without counting the delivery."""
         held, self._held = self._held, []
         for start in range(0, len(held), _PAGE):
             page = held[start : start + _PAGE]

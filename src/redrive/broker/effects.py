@@ -60,7 +60,7 @@ class Abandon:
         delay: seconds until it is available again.
         headers: headers to change or, with None, to remove.
         reset_count: whether its deliveries are counted anew.
-        uncount: whether this delivery does not count: nobody has seen the message.
+        uncount: whether this delivery does not count: no handler has seen the message.
     """
 
     lock: Lock

@@ -195,7 +195,7 @@ _OpenMessage = unsealed(Message)
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The right to settle one message, for a while. Whoever settles shows it; an old one is worth nothing.
+    """The right to settle one message, for a while. A call that settles passes it; one that has ended is refused.
 
     Attributes:
         queue: where the message is.

@@ -80,7 +80,7 @@ class QueueInfo:
         settings: how it behaves.
         ready: messages that can be received now.
         scheduled: messages that will be available later.
-        locked: messages that somebody is working on.
+        locked: messages that a receiver has locked.
         deferred: messages set aside, to be received by sequence number.
         dead: messages in its dead-letter queue.
         last_sequence: the highest number of a message in it; 0 if it is empty.
@@ -180,7 +180,7 @@ class Engine(Protocol):
         ...
 
     async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
-        """Do all of it or nothing; one outcome for each effect."""
+        """Apply all effects or none; return one result for each effect."""
         ...
 
     async def lock_next(
@@ -271,7 +271,7 @@ class Database(Protocol):
         ...
 
     async def apply_inside(self, effects: Sequence[Effect], inside: Callable[[Any], Any]) -> list[EffectResult]:
-        """Do all of it or nothing, and the user's own part first, which is given the transaction's connection."""
+        """Apply all effects or none, after the user's own part, which is given the transaction's connection."""
         ...
 
 

@@ -141,7 +141,7 @@ class RetryingEngine:
         return await self._again("inspect", self._inner.inspect, name)
 
     async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
-        """Do all of it or nothing."""
+        """Apply all effects or none."""
         return await self._once("apply", self._inner.apply, effects)
 
     async def lock_next(
@@ -218,7 +218,7 @@ class _SingleDatabase(RetryingEngine):
         return await self._inner.look(script)
 
     async def apply_inside(self, effects: Sequence[Effect], inside: Callable[[Any], Any]) -> list[EffectResult]:
-        """Do all of it or nothing, with a part of the caller's own."""
+        """Apply all effects or none, with the caller's own part."""
         outcomes: list[EffectResult] = await self._inner.apply_inside(effects, inside)
         return outcomes
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The engines: everything that knows SQL or a foreign broker, and nothing else does.
+"""The engines: the only code that knows SQL or a foreign broker.
 
 An engine implements the port in ``redrive.broker.port``, and passes ``redrive.testing.conformance``.
 """

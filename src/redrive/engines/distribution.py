@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sharing out what was found together among those who asked. Pure."""
+"""Distributes the messages found by one query among several receivers. Pure."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def deal(found: Iterable[T], limits: Sequence[int]) -> list[list[T]]:
-    """Give everybody one, then everybody another, as far as they go, and nobody more than his limit."""
+    """Give each receiver one item in turn, as long as there are items, and no receiver more than its limit."""
     hands: list[list[T]] = [[] for _ in limits]
     waiting = deque(range(len(limits)))
     for one in found:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Waking those who wait for messages: at once by what this process does, by looking now and then for the rest.
+"""Wakes receivers that wait for messages: at once when this process makes one ready, otherwise by looking regularly.
 
-A hint may be late or wrong; whatever is due is found by asking the database. Nobody looks while nobody waits.
+A hint may be late or wrong; a receiver finds what is due by asking the database. While no receiver waits, no look is
+made.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ class Hints:
     """The receivers that wait, by queue.
 
     Args:
-        clock: what they wait by.
+        clock: measures how long they wait.
         look: returns those of the waiting queues in which a receiver may find something now, and when the next lock
             ends or scheduled message comes due. It wakes only receivers that have a reason to ask: with a thousand
             queues, waking all of them for one message would keep a core busy.
@@ -41,20 +42,20 @@ class Hints:
 
     @property
     def queues(self) -> list[str]:
-        """The queues that somebody waits for, or has been woken for a moment ago and is about to ask."""
+        """The queues for which a receiver waits, or was woken a moment ago and is about to ask."""
         since = self._clock.monotonic() - _A_MOMENT_S
         self._left_at = {queue: at for queue, at in self._left_at.items() if at >= since}
         return [*{**self._waiting, **self._left_at}]
 
     def wake(self, queues: Iterable[str]) -> None:
-        """Wake everybody who waits for one of these queues."""
+        """Wake every receiver that waits for one of these queues."""
         for queue in queues:
             for waiting in self._waiting.get(queue, ()):
                 if not waiting.done():
                     waiting.set_result(None)
 
     def open(self) -> None:
-        """Let everybody wait again."""
+        """Let receivers wait again."""
         self._is_closed = False
 
     async def wait(self, queue: str, seconds: float) -> None:
@@ -74,7 +75,7 @@ class Hints:
             self._forget(queue, waiting)
 
     async def close(self) -> None:
-        """Wake everybody, for good, and stop looking."""
+        """Wake all receivers, let none wait any more, and stop looking."""
         self._is_closed = True
         self.wake(list(self._waiting))
         if self._looking is not None:

@@ -32,7 +32,7 @@ _texts_of = attrgetter(*_TEXTS)
 
 
 def properties_of(message: Message) -> str | None:
-    """Return everything about a message that has no column, as JSON; None if there is nothing."""
+    """Return the properties of a message that have no column, as JSON; None if it has none."""
     return None if message.is_plain else _properties(message, message.headers)
 
 
@@ -111,7 +111,7 @@ def nearest(number: int) -> int:
 
 
 def bounded(limit: int) -> int:
-    """Return how many at most, as a number that every database can count to; less than nothing is nothing."""
+    """Return a limit as a number that every database can hold; a negative one becomes 0."""
     return max(0, min(limit, 2**31 - 1))
 
 

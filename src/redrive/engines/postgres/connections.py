@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Connections to PostgreSQL, and transactions whose outcome is always known.
 
-A connection that breaks while a transaction is being committed leaves it open whether it was. So every transaction
-writes a receipt, and whoever lost the answer asks for it: he inserts the same receipt. If it was there, the
-transaction was committed; if it was not, it is there now, and the transaction never can be, wherever it is on its way.
+When a connection breaks during a commit, the client does not know whether the transaction was committed. So every
+transaction writes a receipt, and a client that lost the answer inserts the same receipt. If it was there already, the
+transaction was committed; if it was not, it is there now, so that the transaction can no longer commit.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from redrive.errors import EngineBusy, EngineUnavailable, RedriveError, UsageErr
 T = TypeVar("T")
 
 TRIES = 5
-"""How often a transaction is done again after it was undone by a deadlock or a lost connection."""
+"""How often a transaction is tried when a deadlock or a lost connection rolls it back."""
 
 _BROKEN_RULE = "23"
 """The class of errors of constraints; the broker's own tables break none."""
@@ -117,12 +117,12 @@ class Connections:
 
     async def close(self) -> None:
         """Close all connections."""
-        self._is_closing = True  # whoever has a connection may give it back, and nobody gets another
+        self._is_closing = True  # a call that has a connection may give it back, and no call gets another
         if self._pool is not None:
             try:
                 async with asyncio.timeout(5):
                     await self._pool.close()
-            except errors.Trouble:  # whoever still has a connection does not get to keep the program
+            except errors.Trouble:  # a call that still has a connection must not keep the program from ending
                 self._pool.terminate()
             finally:
                 self._pool = self._loop = None
@@ -191,7 +191,7 @@ class Connections:
         return await self.until_done(lambda: self.lent(lambda lent: _in_one_view(lent, do)))
 
     async def lent(self, do: Callable[[Any], Awaitable[T]]) -> T:
-        """Do something with a connection; raise ``Again`` if it came to nothing, as the connection was lost."""
+        """Call a function with a connection; raise ``Again`` if the connection was lost and nothing was done."""
         connection = await self.acquire()
         is_good = False
         try:
@@ -231,7 +231,7 @@ class Connections:
             alone.terminate()
 
     async def until_done(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Make an attempt, and another one whenever it came to nothing through no fault of its own."""
+        """Make an attempt, and repeat it while it raises ``Again``, at most ``TRIES`` times in all."""
         last: BaseException = TimeoutError()
         for _ in range(TRIES):
             try:
@@ -246,7 +246,7 @@ class Connections:
         """Do something in a transaction of its own, once, whatever happens to the connection.
 
         Args:
-            do: what to do with the connection; it is called again if the transaction came to nothing.
+            do: what to do with the connection; it is called again if the transaction was rolled back.
             settings: statements that set something for the transaction, each with a semicolon behind it.
         """
         return await self.until_done(lambda: self._transaction(do, settings))
@@ -317,7 +317,7 @@ class Connections:
         return None if row["is_asked"] else Receipt(row["sequences"] or [])  # asked: by us, and the answer was lost
 
     async def drop_receipts(self, connection: Connection) -> None:
-        """Remove receipts that nobody will ask for."""
+        """Remove receipts that no client will read any more."""
         oldest = min(self._outstanding, default=next(self._numbers))
         await connection.execute(
             self.sql("DELETE FROM @.receipts WHERE writer = $1 AND number < $2 AND NOT is_asked"), self.writer, oldest
@@ -343,12 +343,12 @@ def is_lost(connection: Connection) -> bool:
     """Say whether a connection from the pool is gone."""
     try:
         return bool(connection.is_closed())
-    except asyncpg.InterfaceError:  # what is gone is no longer ours to ask
+    except asyncpg.InterfaceError:  # a connection that the pool has taken back cannot be asked
         return True
 
 
 class Theirs(Exception):
-    """What the user's own part of a transaction raised; it goes to him as it is."""
+    """What the user's own part of a transaction raised; the user gets it unchanged."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -356,7 +356,7 @@ class Theirs(Exception):
 
 
 class Again(Exception):
-    """An attempt came to nothing, for certain, and through no fault of its own."""
+    """An attempt certainly changed nothing, and may succeed when it is repeated."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -379,7 +379,7 @@ class _Numbered:
 
 
 async def _nothing(_connection: Connection) -> None:
-    """Reset nothing when a connection is given back: nobody changes its settings, and it would cost a round trip."""
+    """Reset nothing when a connection is given back: its settings never change, and it would cost a round trip."""
 
 
 def _without_password(url: str) -> str:

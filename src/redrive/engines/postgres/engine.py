@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The shared engine: queues in PostgreSQL.
 
-Calls that are made at the same time share one round trip and one transaction, as long as they are of the kinds that are
-made all the time: sends, completions, receives. Everything else is a transaction of its own. The database's clock
+Calls that are made at the same time share one round trip and one transaction if they are of the most frequent kinds:
+sends, completions, receives. Every other call is a transaction of its own. The database's clock
 decides locks, due times and expiry, so that machines whose clocks differ agree.
 """
 
@@ -62,7 +62,7 @@ _LOOK_EVERY_S = 1.0
 """How long a message from another process may wait for a receiver in this one when a hint was lost."""
 
 _LOOKS = 4
-"""How often somebody who finds nothing, though something is there, looks again: others may be quicker every time."""
+"""How often a receive that finds no message, though there is one, looks again: another may be faster each time."""
 
 _ORDINARY = frozenset((Send, Complete))
 
@@ -182,7 +182,7 @@ class PostgresEngine:
     # --- messages
 
     async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
-        """Do all of it or nothing."""
+        """Apply all effects or none."""
         if _ORDINARY.issuperset(map(type, effects)):
             return await self._groups.submit(ApplyRequest(effects))
         return await self._alone(lambda store: store.apply_all(effects))
@@ -190,7 +190,7 @@ class PostgresEngine:
     async def apply_inside(
         self, effects: Sequence[Effect], inside: Callable[[Any], Awaitable[object]]
     ) -> list[EffectResult]:
-        """Do all of it or nothing; ``inside``, a coroutine function of the driver's connection, runs first."""
+        """Apply all effects or none; ``inside``, a coroutine function of the driver's connection, runs first."""
 
         async def do(store: Store) -> list[EffectResult]:
             await _do_theirs(inside, store.connection)
@@ -256,7 +256,7 @@ class PostgresEngine:
     async def _found(
         self, ask: Callable[[], Coroutine[Any, Any, F]], is_there: Callable[[], Coroutine[Any, Any, There]]
     ) -> F:
-        """Request for something; say that nothing is there only when that is so, or it is in other hands for long."""
+        """Make a request; return that it found none only if there is none, or another transaction holds it for long."""
         for _ in range(_LOOKS):
             found = await ask()
             there = There.NOTHING if found else await is_there()
@@ -267,7 +267,7 @@ class PostgresEngine:
         return await ask()
 
     async def _is_there(self, queue: str) -> There:
-        """Say whether there is something to receive in a queue in which nothing was found."""
+        """Return whether there is a message to receive in a queue in which a receive found none."""
         number = await self._number(queue)
         start = self._tidying.began_at.get(number, 0)
         there = await self._holders.let_go(queue, start=start)
@@ -334,7 +334,7 @@ class PostgresEngine:
         return [_seen(row, queue) for row in rows]
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
-        """Do a bounded amount of what nobody has asked for yet."""
+        """Do a bounded amount of the work that no call asks for."""
         if waited_for := self._hints.queues:
             await self._alone(lambda store: store.note_use(waited_for))
         done = await self._tidying.tidy(min(stored.bounded(limit), MOST_AT_ONCE))
@@ -396,7 +396,7 @@ class PostgresEngine:
             self._give_back(locks)
 
     def _finished(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
-        """Run something that is finished even if nobody waits for it any more."""
+        """Run a coroutine to its end even if its caller is cancelled."""
         task = asyncio.ensure_future(coroutine)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -430,10 +430,10 @@ class PostgresEngine:
     async def _look(self, queues: Sequence[str]) -> tuple[Sequence[str], float | None]:
         """Look what is there for receivers that wait for some queues: a notification may have been lost."""
         began = self._clock.time()  # what is left is left from then on: later it would be less, and found too late
-        # finished even if nobody waits any more: a statement that is broken off costs its connection
+        # run to its end even if no receiver waits any more: to cancel a statement costs its connection
         reading = self._finished(self._database.read(_TO_RECEIVE, list(queues), self._database.now))
         ((ready, due, left),) = await asyncio.shield(reading)
-        # a receiver that finds nothing all the same waits again: without a pause it would ask all the time
+        # a receiver that finds no message after all waits again: without a pause it would ask all the time
         if self._clock.monotonic() - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = self._clock.monotonic()
         else:
@@ -529,5 +529,5 @@ async def _do_theirs(inside: Callable[[Any], Awaitable[object]], connection: Con
         await inside(connection)
     except Exception as error:
         if is_lost(connection) or errors.is_worth_repeating(error):
-            raise  # that is nothing he did
+            raise  # the user's code is not the cause
         raise Theirs(error) from error

@@ -22,8 +22,8 @@ _ENDED = frozenset(("57P01", "57P02", "57P03", "57P05", "25P03", "25P04"))
 _SERIALIZATION, _DEADLOCK = "40001", "40P01"
 
 _EXACT: dict[str, tuple[type[RedriveError], str]] = {
-    "57014": (EngineBusy, "a statement was cancelled, by statement_timeout or by somebody"),
-    "55P03": (EngineBusy, "a lock was not to be had within lock_timeout"),
+    "57014": (EngineBusy, "a statement was cancelled, by statement_timeout or by another session"),
+    "55P03": (EngineBusy, "a lock was not available within lock_timeout"),
     "53300": (EngineBusy, "the server takes no more connections; raise max_connections or lower pool_size"),
     "53100": (StorageFull, "the server's disk is full; free some space, nothing acknowledged is lost"),
     "25006": (StorageReadOnly, "the server only reads; name the primary, or add target_session_attrs=read-write"),
@@ -59,7 +59,7 @@ Trouble = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClient
 
 
 def sqlstate(error: BaseException) -> str:
-    """Return PostgreSQL's code of an error, or nothing."""
+    """Return PostgreSQL's code of an error; an empty text if it has none."""
     return str(getattr(error, "sqlstate", None) or "")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a group of what callers do all the time becomes one call of the database."""
+"""Turns a group of frequent requests into one call of the database."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +65,7 @@ def outgoing(effect: Send, queue: Queue) -> OutgoingRow:
 
 @dataclass(slots=True)
 class _Place:
-    """A queue from which somebody in the group receives."""
+    """A queue from which a request of the group receives."""
 
     queue: Queue
     delete: bool
@@ -74,13 +74,13 @@ class _Place:
 
 
 class Exchange:
-    """The group as one call, and the way back from its answer.
+    """A group as one database call; it gives each request its part of the answer.
 
     Attributes:
         token: what its locks are known by.
-        queues: the queues it has to do with, by their numbers.
+        queues: the queues it uses, by their numbers.
         used: those that are sent to or received from.
-        woken: the names of queues in which something has become ready.
+        woken: the names of the queues in which a message has become ready.
     """
 
     def __init__(self, token: int, heads: Callable[[int], int]) -> None:
@@ -105,7 +105,7 @@ class Exchange:
         return [effect.lock for ask, _ in self._applies for effect in ask.effects if isinstance(effect, Complete)]
 
     def add(self, ask: ApplyRequest | LockRequest, queues: Callable[[str], Queue]) -> None:
-        """Take a caller in; raise what is wrong with what he wants."""
+        """Add a request; raise if it cannot be carried out."""
         if isinstance(ask, LockRequest):
             self._add_lock(ask, queues(ask.queue))
         else:
@@ -169,7 +169,7 @@ class Exchange:
         ]
 
     def give(self, sequences: Sequence[int | None], found: Sequence[stored.Row]) -> None:
-        """Tell everybody what came of it.
+        """Give each request its result.
 
         Args:
             sequences: the number of each message that was sent, None for a duplicate.
@@ -209,7 +209,7 @@ class Exchange:
         return 0
 
     def heads(self, found: Sequence[stored.Row]) -> dict[int, int]:
-        """Return, by queue, the lowest number that was received from it; 0 if nothing was."""
+        """Return, by queue, the lowest number that was received from it; 0 if no message was."""
         return {
             place.queue.id: min((row[_SEQUENCE] for row in self._rows_of(number, found)), default=0)
             for number, place in enumerate(self._places.values(), 1)
@@ -217,14 +217,14 @@ class Exchange:
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any] | None]:
-    """Return rows as columns; None for a column in which there is nothing, which is less to send and means the same."""
+    """Return rows as columns; None for a column of only None, which is less to send and means the same."""
     if not rows:
         return [None] * count
     return [None if column.count(None) == len(column) else list(column) for column in zip(*rows, strict=True)]
 
 
 def _storable(numbers: list[Any] | None) -> list[Any] | None:
-    """Return a column of what callers may have made up: a number that 64 bits cannot hold is nobody's."""
+    """Return a column of numbers that callers may have made up: no message or lock has one of more than 64 bits."""
     if not numbers:
         return numbers
     try:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Group commit: everybody who is waiting shares one transaction, so a round trip and a sync serve them all.
+"""Group commit: all waiting requests share one transaction, so one round trip and one sync serve them all.
 
-Callers gather while the group before them is on its way, and for one turn of the event loop. Nobody waits for company.
+Requests gather while the group before them is running, and for one turn of the event loop. No request waits longer than
+that for others to join.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ _LARGEST_GROUP_BYTES = 32 * 1_048_576
 
 
 class Request(Generic[T]):
-    """What a caller wants, and the caller who waits for it."""
+    """What a caller wants, and the future on which the caller waits."""
 
     __slots__ = ("future",)
 
@@ -29,26 +30,26 @@ class Request(Generic[T]):
         return 0
 
     def give(self, result: T) -> None:
-        """Tell the caller what came of it."""
+        """Give the caller the result."""
         if self.future.done():
             self.abandoned(result)
         else:
             self.future.set_result(result)
 
     def fail(self, error: BaseException) -> None:
-        """Tell the caller that nothing came of it."""
+        """Give the caller the error."""
         if not self.future.done():
             self.future.set_exception(error)
 
     def abandoned(self, result: T) -> None:
-        """The caller was cancelled while it was being done. What it did stands, unless this undoes it."""
+        """Called when the caller was cancelled while the request ran. What it did stands, unless this undoes it."""
 
 
 class Lane(Generic[A]):
-    """Runs what is asked in groups, one group at a time.
+    """Runs requests in groups, one group at a time.
 
     Args:
-        run: does a group, and tells each of its callers what came of it.
+        run: runs a group, and gives each of its callers the result or the error.
     """
 
     def __init__(self, run: Callable[[list[A]], Awaitable[None]]) -> None:
@@ -57,16 +58,16 @@ class Lane(Generic[A]):
         self._working: asyncio.Task[None] | None = None
 
     async def submit(self, ask: Request[T]) -> T:
-        """Have something done with the next group; return what came of it."""
+        """Run a request with the next group; return its result."""
         self._pending.append(ask)  # type: ignore[arg-type]  # A is the kind that run takes
         if self._working is None:
-            # it begins with the next turn of the event loop: whoever starts in this one is in the same group
+            # it begins with the next turn of the event loop: requests of this turn are in the same group
             self._working = asyncio.create_task(self._work(), name="redrive-postgres-lane")
         try:
             return await ask.future
         except asyncio.CancelledError:
             if ask.future.done() and not ask.future.cancelled() and ask.future.exception() is None:
-                ask.abandoned(ask.future.result())  # it was done, and cancelled before it could say so
+                ask.abandoned(ask.future.result())  # it was done, and the caller was cancelled before it got the result
             raise
 
     async def close(self) -> None:
@@ -91,7 +92,7 @@ class Lane(Generic[A]):
                 raise
 
     def _next_group(self) -> list[A]:
-        """Take everybody who is waiting, but no more than fits, and not those who left meanwhile."""
+        """Take all waiting requests, but no more than fit, and none whose caller was cancelled meanwhile."""
         group: list[A] = []
         size = 0
         for taken, ask in enumerate(self._pending):

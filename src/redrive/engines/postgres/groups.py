@@ -38,13 +38,13 @@ class _Refused(Exception):
 
 
 class Groups:
-    """Does what is asked in groups, one after another, on a connection of its own.
+    """Runs requests in groups, one group after another, on a connection of its own.
 
     Args:
         database: where.
         queues: the queues as this process knows them.
-        tidying: knows where to look for what is next.
-        giving_back: what has to be finished before a group begins: messages are on their way back to their queue.
+        tidying: knows where a receive starts to scan.
+        giving_back: what a group waits for before it begins: tasks that give messages back to their queue.
         tell: is called with the names of the queues in which a message has become ready.
 
     Attributes:
@@ -72,7 +72,7 @@ class Groups:
         self._exchange_sql = database.sql(_EXCHANGE)
 
     def submit(self, ask: Request[T]) -> Coroutine[Any, Any, T]:
-        """Have something done with the next group; return what came of it, to be awaited."""
+        """Run a request with the next group; return its result, to be awaited."""
         self._database.check_loop()
         return self._lane.submit(ask)
 

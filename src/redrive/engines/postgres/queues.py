@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The queues of a PostgreSQL schema, kept in memory as long as nobody changes them."""
+"""The queues of a PostgreSQL schema, kept in memory until a process changes them."""
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ class Queue:
         id: its number.
         name: its name.
         settings: how it behaves.
-        version: which settings these are; the database refuses what was decided by others.
+        version: which settings these are; the database refuses a call that is based on other settings.
     """
 
     id: int
@@ -42,7 +42,7 @@ class Queue:
 
 
 class Queues:
-    """The queues this process has to do with, as they were when they were read."""
+    """The queues that this process uses, as they were when they were read."""
 
     def __init__(self, schema: str) -> None:
         self._schema = schema
@@ -65,12 +65,12 @@ class Queues:
         return math.inf if queue is None else rules.longest_wait_s(queue.settings.auto_delete_on_idle)
 
     def forget(self, names: Iterable[str]) -> None:
-        """Read them again when somebody needs them."""
+        """Forget some queues, so that the next call that needs them reads them again."""
         for name in names:
             self._by_name.pop(name, None)
 
     def forget_all(self) -> None:
-        """Read all of them again when somebody needs them."""
+        """Forget all queues, so that the next call that needs one reads it again."""
         self._by_name.clear()
 
     async def load(self, read: Callable[..., Awaitable[Sequence[Row]]], names: Iterable[str]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What callers ask of the store all the time: sends and completions, and receives."""
+"""The most frequent requests of callers: sends and completions, and receives."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ from redrive.broker.port import Complete, Effect, EffectResult, Lock, Received, 
 from redrive.engines.postgres.group_commit import Request
 
 MOST_AT_ONCE = 1_000_000
-"""How many messages one call locks; whoever wants more gets fewer, and asks again."""
+"""How many messages one call locks at most; a caller that wants more gets this many, and calls again."""
 
 
 class ApplyRequest(Request[list[EffectResult]]):
@@ -21,7 +21,7 @@ class ApplyRequest(Request[list[EffectResult]]):
 
     @property
     def queues(self) -> list[str]:
-        """The names of the queues it has to do with."""
+        """The names of the queues it uses."""
         return [queue_of(effect) for effect in self.effects]
 
     @property
@@ -35,7 +35,7 @@ class ApplyRequest(Request[list[EffectResult]]):
 
 
 class LockRequest(Request[list[Received]]):
-    """A receiver who waits for messages."""
+    """A receiver that waits for messages."""
 
     __slots__ = ("_give_back", "delete", "limit", "queue")
 
@@ -48,18 +48,18 @@ class LockRequest(Request[list[Received]]):
 
     @property
     def queues(self) -> list[str]:
-        """The names of the queues it has to do with."""
+        """The names of the queues it uses."""
         return [self.queue]
 
     def abandoned(self, result: list[Received]) -> None:
-        """Give back what was locked for a caller who is gone."""
+        """Give back the messages that were locked for a caller that was cancelled."""
         locks = [received.lock for received in result if received.lock is not None]
         if locks:
             self._give_back(locks)
 
 
 def queue_of(effect: Effect) -> str:
-    """Return the queue that a send or a completion has to do with."""
+    """Return the queue of a send or a completion."""
     if isinstance(effect, Send):
         return effect.queue
     if isinstance(effect, Complete):

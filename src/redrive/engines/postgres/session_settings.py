@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What our transactions need of the server. Each of them says so: a database, a role or a user may have other defaults.
+"""The settings a transaction needs. Each transaction sets them: a database, a role or a user may have other defaults.
 
-A statement that is a transaction of its own cannot say it, and saves two round trips. So a new connection is asked once
-for its defaults: where they are as we need them, single statements are sent as they are, elsewhere in a transaction.
-They are not set for the connection: behind PgBouncer in transaction mode it is other people's, too.
+A statement that is a transaction of its own cannot set them, but saves two round trips. So the engine reads the
+defaults of a new connection once: if they are as needed, a single statement is sent by itself, otherwise in a
+transaction. The engine does not set them for the connection: behind PgBouncer in transaction mode other programs use
+it, too.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -14,11 +15,11 @@ import asyncpg
 
 from redrive.engines.postgres import errors
 
-# A machine that freezes in the middle of a transaction must not keep what it holds from everybody else for hours. How
-# long a statement may take is decided on our side, where the caller waits.
+# A machine that freezes in the middle of a transaction must not block other processes for hours with the locks it
+# holds. How long a statement may take is decided in this process, where the caller waits.
 _NEEDED = {"idle_in_transaction_session_timeout": "60s", "statement_timeout": "0", "lock_timeout": "0"}
 _LATER_NEEDED = {"transaction_timeout": "0"}
-"""What older servers do not know; it is only said where somebody has set it."""
+"""Settings that older servers do not know; a transaction only sets them where the server has another value."""
 
 _LONG_ENOUGH_MS = 10_000
 """A single statement takes milliseconds."""

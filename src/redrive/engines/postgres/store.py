@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What happens to messages beside the ordinary: settling otherwise than by completion, sessions, deferred messages.
+"""The less frequent operations on messages: settling other than by completion, sessions, deferred messages.
 
-Every method runs inside a transaction that somebody else begins and commits. Nothing here goes by what is in memory:
-a statement joins the table of queues instead, since none of this is done often enough to be worth more.
+Every method runs inside a transaction that the engine begins and commits. No method relies on queues kept in memory:
+its statements join the table of queues instead, since none of them runs often enough to need to be faster.
 """
 
 from collections.abc import Sequence
@@ -146,7 +146,7 @@ class Store:
         )
 
     async def note_use(self, names: Sequence[str]) -> None:
-        """Note that queues which go away when nobody uses them are being used: somebody waits for them."""
+        """Store that queues which are deleted when idle are in use: a receiver waits for them."""
         await self._execute(
             "UPDATE @.queues SET used_at = @.instant($2) WHERE name = ANY ($1) AND auto_delete_on_idle IS NOT NULL"
             " AND used_at < @.instant($2)",
@@ -252,7 +252,7 @@ class Store:
         return until
 
     async def unlock(self, locks: Sequence[Lock]) -> None:
-        """Give back messages that nobody has seen: their caller was cancelled. They were not delivered."""
+        """Give back messages that no caller has seen: their caller was cancelled. They were not delivered."""
         await self._execute(
             "UPDATE @.messages m SET state = CASE m.state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL,"
             " delivery_count = m.delivery_count - 1 FROM unnest($1::bigint[], $2::bigint[]) AS l (sequence, token)"
@@ -325,7 +325,7 @@ class Store:
             raise SessionRequired(name, "it does not; declare it with requires_session=True")
         await self._row("SELECT @.release_due(@.instant($1), $2, 1000)", self._now, queue.id)
         await self.touch(queue.id)
-        for _ in range(_HOW_OFTEN_TO_CHOOSE):  # somebody else may be quicker
+        for _ in range(_HOW_OFTEN_TO_CHOOSE):  # another receiver may be faster
             chosen = session_id if session_id is not None else await self._free_session(queue)
             if chosen is None:
                 return None
@@ -371,7 +371,7 @@ class Store:
         )
 
     async def check_session(self, session: SessionLock) -> tuple[Queue, float]:
-        """Return a session's queue and when its lock ends, if the lock is good; nobody else gets it meanwhile."""
+        """Return a session's queue and when its lock ends, if the lock is valid; no other call gets it meanwhile."""
         queue = await self.queue(session.queue)
         row = await self._row(
             "SELECT locked_until FROM @.sessions WHERE queue = $1 AND session = $2 AND token = $3"
@@ -458,7 +458,7 @@ class Store:
         return until
 
     async def release_session(self, session: SessionLock, delay: float = 0.0, token: int = 0) -> None:
-        """Give a session back, and the messages locked through it; with a delay, nobody can accept it until then.
+        """Give a session back, and the messages locked through it; with a delay, no receiver gets it until then.
 
         Args:
             session: the lock on it.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What a shared table needs beside the messages' own lives: upkeep, vacuum, and a watch on who holds vacuum back.
+"""Upkeep of the shared tables: expiry, vacuum, and a watch on transactions that hold vacuum back.
 
-Every message leaves dead rows behind. Autovacuum comes too seldom for a table that turns over in seconds, so whoever
-does upkeep vacuums too. A long transaction of anybody in the database keeps dead rows from being removed, however often
-that is tried; then receives would walk over all of them. So, as long as it lasts, they begin to look where they last
-found something.
+Every message leaves dead rows behind. Autovacuum runs too rarely for a table that turns over in seconds, so upkeep
+vacuums too. Any long transaction in the database keeps dead rows from being removed, however often that is tried; then
+receives would read all of them. So, as long as that transaction is open, receives start to scan where they last found a
+message.
 """
 
 import logging
@@ -31,8 +31,8 @@ class Tidying:
     """Upkeep of one engine's tables.
 
     Attributes:
-        is_held_back: whether somebody's long transaction keeps dead rows from being removed.
-        began_at: by queue, the number from which on its last receive looked.
+        is_held_back: whether a long transaction keeps dead rows from being removed.
+        began_at: by queue, the number from which its last receive scanned.
     """
 
     def __init__(self, database: Connections) -> None:
@@ -43,10 +43,10 @@ class Tidying:
         self._may_vacuum = True
         self._last_instant = math.inf
 
-    # --- where a receive begins to look
+    # --- where a receive starts to scan
 
     def head(self, queue: int) -> int:
-        """Return the number from which on a queue's next messages are looked for."""
+        """Return the number from which the next receive scans a queue."""
         head = self._heads.of(queue, self._database.clock.monotonic()) if self.is_held_back else 0
         self.began_at[queue] = head
         return head
@@ -56,13 +56,13 @@ class Tidying:
         self._heads.note(found, self._database.clock.monotonic() - began)
 
     def look_again(self) -> None:
-        """Look from the beginning soon: something older has become ready again."""
+        """Scan from the beginning soon: an older message has become ready again."""
         self._heads.look_again()
 
     # --- upkeep
 
     async def tidy(self, limit: int) -> Upkeep:
-        """Do a bounded amount of what nobody has asked for yet."""
+        """Do a bounded amount of the work that no call asks for."""
         done = await self._database.transaction(lambda connection: self._tidy(connection, limit))
         async with self._database.connection() as connection:
             await self._watch(connection)
@@ -99,7 +99,7 @@ class Tidying:
                 await connection.execute(self._database.sql(shorten), self._last_instant)
 
     async def _watch(self, connection: Connection) -> None:
-        """Notice, and say, when somebody's long transaction keeps dead rows from being removed."""
+        """Log a warning when a long transaction keeps dead rows from being removed."""
         async with as_needed(connection):
             row = await connection.fetchrow(_OLDEST)
         is_held_back = row is not None and row["age"] >= _LONG_S
@@ -117,7 +117,7 @@ class Tidying:
         self.is_held_back = is_held_back
 
     async def _vacuum(self, connection: Connection) -> None:
-        """Vacuum the tables that need it, unless somebody did a moment ago."""
+        """Vacuum the tables that need it, unless another process did a moment ago."""
         if not self._may_vacuum:
             return
         schema = self._database.schema[1:-1].replace('""', '"')

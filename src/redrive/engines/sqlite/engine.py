@@ -179,13 +179,13 @@ class SqliteEngine:
         await self._other(lambda store, _: store.delete_queue(name))
 
     async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
-        """Do all of it or nothing."""
+        """Apply all effects or none."""
         return await self._writer.submit(ApplyRequest(effects))
 
     async def apply_inside(
         self, effects: Sequence[Effect], inside: Callable[[sqlite3.Connection], object]
     ) -> list[EffectResult]:
-        """Do all of it or nothing; ``inside`` runs first, in the same transaction, with the database's connection."""
+        """Apply all effects or none; ``inside`` runs first, in the same transaction, with the database's connection."""
         return await self._writer.submit(ApplyRequest(effects, inside))
 
     async def lock_next(

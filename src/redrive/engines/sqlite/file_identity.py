@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Whether the file that was opened is still the one that others would open.
+"""Checks that the file that was opened is still the one that another process would open.
 
 SQLite goes on with a file that was deleted or replaced: what it commits is on the disk until the process ends, and in
-no file that anybody else can open. Only looking tells, and a look takes a microsecond or two.
+no file that another process can open. Only a check of the path shows it, and takes a microsecond or two.
 """
 
 import os
@@ -41,7 +41,7 @@ class DatabaseFile:
     def _compare(self, path: str, opened: _Identity | None) -> None:
         try:
             found = _identity(path)
-        except OSError:  # it may not be looked at any more, which says nothing about it
+        except OSError:  # the path may no longer be read, which does not mean that the file was replaced
             return
         if found != opened:
             raise StorageReplaced(path, "was replaced" if found else "was deleted")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Group commit: everybody who is waiting shares one transaction, so durability costs one fsync per group.
+"""Group commit: all waiting requests share one transaction, so durability costs one fsync per group.
 
-Requests gather while the transaction before them is being written, and for one turn of the event loop; there is no
-waiting for company. A request that finds nobody else is run at once, on the thread that asked, unless the disk has
-shown to be slow: the hop to another thread costs as much as a fast commit, and a slow commit would hold up the event
-loop. A task that has been alone and asks again does not even wait for the turn.
+Requests gather while the transaction before them is being written, and for one turn of the event loop; no request waits
+longer for others to join. A request that is alone is run at once, on its caller's thread, unless the disk has proved to
+be slow: the switch to another thread costs as much as a fast commit, and a slow commit would block the event loop. A
+task whose request was alone and that submits another does not even wait for the turn.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from redrive.errors import EngineUnavailable
 T = TypeVar("T")
 
 _FAST_S = 0.002
-"""A lone request may hold up the event loop for this long; a disk that takes longer gets a thread."""
+"""A lone request may block the event loop for this long; if the disk takes longer, a thread is used."""
 
 _A_WHILE_S = 0.004
-"""How long a lone caller's requests, one after another, hold up the event loop before everybody else has a turn."""
+"""How long a lone caller's requests, one after another, may block the event loop before other tasks get a turn."""
 
 
 @types.coroutine
@@ -32,7 +32,7 @@ def _a_turn() -> Generator[None, None, None]:
 
 
 class Request(Generic[T]):
-    """Something to be done in a transaction, and the caller who waits for it."""
+    """Work to be done in a transaction, and the future on which its caller waits."""
 
     task: "asyncio.Task[Any] | None" = None
     future: "asyncio.Future[T] | None" = None
@@ -40,23 +40,23 @@ class Request(Generic[T]):
     error: BaseException | None = None
 
     is_the_users = False
-    """Whether it runs code of the user, whose errors are his to see as they are."""
+    """Whether it runs code of the user, who gets the errors of that code unchanged."""
 
     needs_sync = True
     """Whether it must not be undone by a power cut."""
 
     is_single = True
-    """Whether it is one thing, so that there is nothing to be done together."""
+    """Whether it is a single operation, which needs no grouping."""
 
     def abandoned(self) -> None:
-        """The caller was cancelled while it was being done. What it did stands, unless this undoes it."""
+        """Called when the caller was cancelled while the request ran. What it did stands, unless this undoes it."""
 
 
 class Writer:
     """Runs requests in groups, one group at a time.
 
     Args:
-        run: does a group in one transaction, filling in each request's result or error. It is called on one thread at a
+        run: runs a group in one transaction, filling in each request's result or error. It is called on one thread at a
             time. If it may not wait, it may return False, and is then called again on a thread that may.
         after: is called on the event loop when a group is done.
         monotonic: measures how long a group takes.
@@ -80,7 +80,7 @@ class Writer:
         self._idle.set()
 
     async def submit(self, request: Request[T]) -> T:
-        """Have a request done with the next group; return its result."""
+        """Run a request with the next group; return its result."""
         task = asyncio.current_task()
         if task is not None and task is self._loner and self._is_idle() and self._run_now([request]):
             if self._held_s >= _A_WHILE_S:
@@ -99,7 +99,7 @@ class Writer:
             return await request.future
         except BaseException:  # its own error; or the caller was cancelled, or its coroutine closed
             if not request.future.done():
-                request.future.cancel()  # so that whoever delivers the result sees that nobody waits for it
+                request.future.cancel()  # so that the delivery of the result sees that no caller waits for it
             elif not request.future.cancelled() and request.error is None:
                 request.abandoned()  # it was done, and the caller was cancelled before it could take the result
             raise
@@ -119,14 +119,14 @@ class Writer:
             thread.join()  # it has nothing to do; and while the interpreter ends, no other thread could wait for it
 
     def _flush(self) -> None:
-        """Start a group with everybody who is waiting."""
+        """Start a group of all waiting requests."""
         self._is_scheduled = False
-        group = [request for request in self._pending if not request.future.done()]  # not those who left meanwhile
+        group = [request for request in self._pending if not request.future.done()]  # not of cancelled callers
         self._pending = []
         if not group:
             self._idle.set()
             return
-        # whoever was alone, and comes again, need not wait for company
+        # a task that was alone, and submits again, need not wait for others to join
         self._loner = group[0].task if len(group) == 1 else None
         try:
             is_done = self._loner is not None and self._run_now(group)
@@ -139,7 +139,7 @@ class Writer:
             self._deliver(group)
 
     def _hand_over(self, group: list[Any]) -> None:
-        """Let the thread do a group."""
+        """Let the thread run a group."""
         if self._thread is None:
             thread = Thread(target=self._work, name="redrive-sqlite-writer", daemon=True)
             try:
@@ -156,7 +156,7 @@ class Writer:
         return not (self._pending or self._is_scheduled or self._is_busy)
 
     def _run_now(self, group: list[Any]) -> bool:
-        """Do a lone request on this thread; False if that would hold up the event loop for too long."""
+        """Run a lone request on this thread; False if that would block the event loop for too long."""
         if self._cost_s >= _FAST_S:
             return False
         began = self._monotonic()
@@ -167,7 +167,7 @@ class Writer:
         return True
 
     async def _give_a_turn(self, request: Any) -> None:  # noqa: ANN401 - a request of any kind
-        """Let everybody else go on, as any await would; whoever submits something now is grouped with the others."""
+        """Let other tasks run, as any await would; the requests they submit now are grouped."""
         self._is_busy = True
         try:
             await _a_turn()
@@ -190,7 +190,7 @@ class Writer:
             self._note_cost(began)
             try:
                 group[0].future.get_loop().call_soon_threadsafe(self._finish, group)
-            except RuntimeError:  # the event loop was closed meanwhile, and nobody waits any more
+            except RuntimeError:  # the event loop was closed meanwhile, and no caller waits any more
                 self._is_busy = False
 
     def _finish(self, group: list[Any]) -> None:
@@ -199,7 +199,7 @@ class Writer:
         self._deliver(group)
 
     def _call_after(self) -> None:
-        """Do what follows a group. Its callers have their results already, so its failure is not theirs."""
+        """Call what follows a group. Its callers have their results already, so a failure here is not theirs."""
         try:
             self._after()
         except Exception as error:  # noqa: BLE001 - reported to the event loop
@@ -216,7 +216,7 @@ class Writer:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Begin the next group, if somebody waits for it."""
+        """Begin the next group, if a request is waiting."""
         if self._pending:
             self._is_scheduled = True
             self._pending[0].future.get_loop().call_soon(self._flush)

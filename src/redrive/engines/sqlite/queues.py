@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The queues of a SQLite database, kept in memory as long as nobody changes them."""
+"""The queues of a SQLite database, kept in memory until a process changes them."""
 
 import math
 import sqlite3

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What callers ask of the store, and how a group of it is done in one transaction.
+"""The requests of callers, and how a group of them is run in one transaction.
 
-A group is done together: all sends in one statement, all completions in one, one look for messages that all waiting
+A group is run together: all sends in one statement, all completions in one, one look for messages that all waiting
 receivers share. That works whenever all locks are valid, which is nearly always. When one is not, the transaction is
 rolled back and the requests of the group are run one by one, so that only the request with the invalid lock fails.
 """
@@ -46,7 +46,7 @@ class ApplyRequest(Request[list[EffectResult]]):
         self.is_single = inside is None and len(effects) == 1
 
     def run(self, store: Store, now: float) -> list[EffectResult]:
-        """Do it alone."""
+        """Run it by itself."""
         if self.inside is not None:
             self.inside(store.connection)
             if not store.connection.in_transaction:
@@ -76,7 +76,7 @@ class LockRequest(Request[list[Received]]):
         self._give_back = give_back
 
     def run(self, store: Store, now: float) -> list[Received]:
-        """Do it alone."""
+        """Run it by itself."""
         store.bring_in([self.queue], now)
         queue = store.queues.get(self.queue)
         if self.session is not None:
@@ -86,7 +86,7 @@ class LockRequest(Request[list[Received]]):
         return receive(queue, limit, now, self.session)
 
     def abandoned(self) -> None:
-        """Give back what was locked for a caller who is gone."""
+        """Give back the messages that were locked for a caller that was cancelled."""
         if self.result and not self.delete:
             self._give_back([received.lock for received in self.result if received.lock is not None])
 
@@ -109,12 +109,12 @@ class OtherRequest(Request[T]):
             self._undo(self.result)
 
     def run(self, store: Store, now: float) -> T:
-        """Do it alone."""
+        """Run it by itself."""
         return self._do(store, now)
 
 
 def run_group(store: Store, group: Sequence[Any], now: float) -> None:
-    """Do a group in the transaction that is open; raise ``Conflict`` if it has to be done one by one."""
+    """Run a group in the open transaction; raise ``Conflict`` if its requests have to be run one by one."""
     if len(group) == 1 and group[0].is_single:
         group[0].result = group[0].run(store, now)  # it is alone: if it fails, the transaction is rolled back
         return
@@ -131,7 +131,7 @@ def run_group(store: Store, group: Sequence[Any], now: float) -> None:
 
 
 def run_one_by_one(store: Store, group: Sequence[Any], now: float) -> None:
-    """Do a group in the transaction that is open, so that each request succeeds or fails by itself."""
+    """Run a group in the open transaction so that each request succeeds or fails by itself."""
     store.forget()  # the transaction that was undone may have changed what it remembers
     store.begin(now)
     for request in group:
@@ -140,7 +140,7 @@ def run_one_by_one(store: Store, group: Sequence[Any], now: float) -> None:
 
 
 def run_alone(store: Store, request: Any, now: float) -> None:  # noqa: ANN401 - a request of any kind
-    """Do one request so that its failure is its own."""
+    """Run one request so that its failure does not affect the others."""
     store.connection.execute("SAVEPOINT alone")
     try:
         request.result = request.run(store, now)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What happens to messages, in SQL. Every method runs inside a transaction that somebody else begins and commits."""
+"""The operations on messages, in SQL. Every method runs inside a transaction that the engine begins and commits."""
 
 import math
 import secrets
@@ -75,7 +75,7 @@ class Store:
         self._has_shortened = False
 
     def begin(self, now: float) -> None:
-        """Learn, at the beginning of a transaction, what everything in it goes by, unless nobody else changed it."""
+        """Read, at the start of a transaction, what is kept in memory, if another connection has changed it."""
         self.woken.clear()
         self.queues.begin()
         (data_version,) = self.connection.execute("PRAGMA data_version").fetchone()
@@ -408,7 +408,7 @@ class Store:
         return until if renewed else None
 
     def unlock(self, locks: Sequence[Lock]) -> None:
-        """Give back messages that nobody has seen: their caller was cancelled. They were not delivered."""
+        """Give back messages that no caller has seen: their caller was cancelled. They were not delivered."""
         self.connection.executemany(
             "UPDATE redrive_messages SET state = CASE state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL,"
             " delivery_count = delivery_count - 1 WHERE sequence = ? AND token = ?",
@@ -486,7 +486,7 @@ class Store:
         return until
 
     def release_session(self, session: SessionLock, now: float, delay: float) -> None:
-        """Give a session back, and the messages locked through it; with a delay, nobody can accept it until then."""
+        """Give a session back, and the messages locked through it; with a delay, no receiver gets it until then."""
         queue = self.check_session(session, now)
         if not delay:
             self.unlock_session(session)
@@ -542,7 +542,7 @@ class Store:
                 )
 
     def note_use(self, names: Iterable[str], now: float) -> None:
-        """Note that queues are being used: somebody waits for what is sent to them."""
+        """Store that queues are in use: a receiver waits for them."""
         for name in names:
             if self.queues.has(name):
                 self._touch(self.queues.get(name), now)
@@ -613,7 +613,7 @@ class Store:
         )
 
     def delete_idle_queues(self, now: float) -> int:
-        """Delete the queues that nobody has used for as long as they allow."""
+        """Delete the queues that have been idle for longer than their ``auto_delete_on_idle``."""
         idle = [
             queue.name
             for queue in self.queues.all()
@@ -625,7 +625,7 @@ class Store:
         return len(idle)
 
     def change_queue(self, name: str, settings: QueueSettings) -> None:
-        """Change a queue's settings; whoever waits for it asks again, and waits by what holds now."""
+        """Change a queue's settings; its waiting receivers ask again, and wait by the new settings."""
         self.queues.change(self.connection, name, settings)
         self.woken.add(name)
 
