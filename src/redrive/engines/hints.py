@@ -102,4 +102,5 @@ class Hints:
                 found, next_due = (), None
             self.wake(found)
             left = math.inf if next_due is None else next_due - self._clock.time()
-            await pause(self._clock, min(self._every, max(0.001, left)))
+            if left > 0:  # otherwise it has come due during the look, and the next look finds it
+                await pause(self._clock, min(self._every, left))

@@ -217,7 +217,7 @@ async def test_a_message_that_comes_due_while_it_is_looked_for_is_not_found_late
 
     async def slowly(statement, *values):
         found = await read(statement, *values)
-        if "min(d.due)" in statement and not looks:
+        if "min(w.left)" in statement and not looks:
             looks.append(1)
             clock.advance(0.5)
         return found
