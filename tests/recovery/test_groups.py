@@ -134,11 +134,12 @@ class FakeBroker:
 
 
 async def test_a_failed_message_is_found_by_the_beginning_of_its_id_that_no_other_has(process):
-    for number, id_ in enumerate(("abcd1" + "0" * 27, "abcd2" + "f" * 27), 1):
-        await process.fail()
+    await process.fail(2)
+    first, second = [each.number for each in await process.recovery.failed("status:any")]
+    for number, id_ in ((first, "abcd1" + "0" * 27), (second, "abcd2" + "f" * 27)):
         await process.sql("UPDATE @.failure_contents SET id = ? WHERE number = ?", id_, number)
-    assert (await process.recovery.show("abcd1")).summary.number == 1
-    assert (await process.recovery.show("abcd2" + "f" * 27)).summary.number == 2
+    assert (await process.recovery.show("abcd1")).summary.number == first
+    assert (await process.recovery.show("abcd2" + "f" * 27)).summary.number == second
     for beginning in ("abcd", "abc", "", "abce", "abcd1g", "abcd2" + "f" * 28):
         with pytest.raises(FailureNotFound):
             await process.recovery.show(beginning)
