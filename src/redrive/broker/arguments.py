@@ -18,9 +18,9 @@ from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound, Unknow
 
 def check_queue(queue: str) -> str:
     """Return the name of a queue to be used; a name that no queue can have raises ``QueueNotFound``."""
+    if is_queue_name(queue):
+        return queue
     if isinstance(queue, str):
-        if is_queue_name(queue):
-            return queue
         raise QueueNotFound(queue)
     raise InvalidSetting("queue", queue, "must be the name of a queue, a text")
 

@@ -301,7 +301,8 @@ class Broker:
     @property
     def _engine(self) -> Engine:
         """The engine, if it may be used, with its retries."""
-        self._check_usable()
+        if self._opened_by != os.getpid():  # asked with every call
+            self._check_usable()
         return self._port
 
     def _check_usable(self) -> None:

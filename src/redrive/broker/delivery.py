@@ -105,6 +105,9 @@ class Delivery:
 
     async def complete(self, *also: Effect) -> list[EffectResult]:
         """Remove it: it is done. What is to be done with it, such as sends, happens in the same transaction."""
+        if not also:
+            await self._engine.apply([Complete(self.lock)])
+            return []
         others = [named(effect) for effect in also]
         check_effects(self._engine, others)
         return (await self._engine.apply([Complete(self.lock), *others]))[1:]

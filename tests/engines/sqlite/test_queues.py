@@ -79,7 +79,7 @@ def test_a_changed_queue_keeps_its_dead_letter_queue_in_the_memory_of_others(con
 
 
 def test_a_failure_that_changed_no_queue_reads_none_again(connection, queues):
-    queues.begin()
+    queues.is_changed = False
     queues.forget()
     assert reads_of_all(connection, lambda: queues.refresh(connection)) == 0
 

@@ -198,6 +198,13 @@ async def test_redrives_tables_live_beside_the_users_whatever_they_are_called(tm
     assert ours == set(theirs)
 
 
+def test_no_statement_names_a_table_without_its_prefix():
+    """Such a statement would read a table of the user's."""
+    word = re.compile(r"\b(FROM|INTO|UPDATE|JOIN|TABLE) (?!redrive_|sqlite_|pragma_|json_)([a-z]\w*)")
+    files = [path for path in Path(schema.__file__).parent.glob("*.py") if path.name != "schema.py"]
+    assert [(path.name, *found) for path in files for found in word.findall(path.read_text())] == []
+
+
 @pytest.mark.parametrize("is_old", [False, True])
 async def test_a_table_of_the_users_with_a_name_of_ours_is_an_error_that_says_what_to_do(tmp_path, is_old):
     path = tmp_path / "app.db"

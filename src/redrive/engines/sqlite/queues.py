@@ -46,12 +46,16 @@ class QueueRow:
 
 
 class Queues:
-    """What the table of queues says. What others have changed is read again; if they have deleted some, all of it."""
+    """What the table of queues says. What others have changed is read again; if they have deleted some, all of it.
+
+    Attributes:
+        is_changed: whether the transaction has changed them; the code that begins one sets it to False.
+    """
 
     def __init__(self) -> None:
         self._version = -1
         self._deleted = -1
-        self._is_changed = False
+        self.is_changed = False
         self._by_name: dict[str, QueueRow] = {}
         self._by_id: dict[int, QueueRow] = {}
 
@@ -65,13 +69,9 @@ class Queues:
             self._read(connection, since=self._version)
         self._version, self._deleted = counters["queues_version"], counters["queues_deleted"]
 
-    def begin(self) -> None:
-        """Note that a transaction begins: the one before was committed, or forgotten."""
-        self._is_changed = False
-
     def forget(self) -> None:
         """Read everything again next time if the transaction has changed it: it was rolled back."""
-        if self._is_changed:
+        if self.is_changed:
             self._version = -1
 
     def get(self, name: str) -> QueueRow:
@@ -151,7 +151,7 @@ class Queues:
         """Let others read the queues again. What is in memory is changed alike, which takes no reading of them all."""
         connection.execute("UPDATE redrive_counters SET value = value + 1 WHERE name = 'queues_version'")
         self._version += 1
-        self._is_changed = True
+        self.is_changed = True
 
     def _add(self, queue: QueueRow) -> None:
         self._by_name[queue.name] = self._by_id[queue.id] = queue

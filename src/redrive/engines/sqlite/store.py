@@ -77,7 +77,7 @@ class Store:
     def begin(self, now: float) -> None:
         """Read, at the start of a transaction, what is kept in memory, if another connection has changed it."""
         self.woken.clear()
-        self.queues.begin()
+        self.queues.is_changed = False
         (data_version,) = self.connection.execute("PRAGMA data_version").fetchone()
         if data_version != self._data_version:
             last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'redrive_messages'").fetchone()
@@ -493,7 +493,7 @@ class Store:
             return
         self._unlock_session(queue, session.session_id)
         self.connection.execute(
-            "UPDATE sessions SET token = ?, locked_until = ? WHERE queue = ? AND session = ?",
+            "UPDATE redrive_sessions SET token = ?, locked_until = ? WHERE queue = ? AND session = ?",
             (next(self._tokens), now + delay, queue.id, session.session_id),
         )
 
