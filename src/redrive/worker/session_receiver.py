@@ -196,7 +196,7 @@ class SessionReceiver:
                 if self._is_closed or self._wanted() <= 0 or not await self._handed_out(session):
                     break
         except SessionLost:
-            pass  # what it had is delivered to whoever has it now
+            pass  # another receiver has the session, and its messages are delivered there
         finally:
             await self._release(session)
             del self._serving[session]
