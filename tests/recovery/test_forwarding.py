@@ -6,6 +6,7 @@ import asyncio
 import pytest
 
 from redrive.broker import Message, Send
+from redrive.broker.rules import RECOVERY_HINTS
 from redrive.errors import EngineUnavailable, QueueNotFound
 from redrive.recovery import MessageSetAside, Outcome, Status, StraysDropped
 from tests.recovery.sites import Crash
@@ -258,6 +259,29 @@ async def test_everybody_sees_who_serves(site):
     assert await two.recovery.services() == [seen]
     await stopped(one, running)
     assert await two.recovery.services() == []
+
+
+async def test_a_process_that_stops_tells_the_others_of_the_work_it_leaves(process):
+    """L5.5: they heard of it while this one held it, and would not look again before their poll."""
+
+    async def stop(*_values):
+        await process.broker.purge(RECOVERY_HINTS)  # every hint so far has been heard
+        process.recovery.stop()
+
+    await process.fail(3)
+    operation = await process.recovery.recover("status:unresolved")
+    process.at("ledger.mark", stop, when="after")
+    await process.site.play(process.recovery.run())
+    assert not await is_over(process, operation.number)
+    assert (await process.broker.inspect(RECOVERY_HINTS)).ready == 1
+
+
+async def test_a_process_that_leaves_no_work_tells_nobody(process):
+    """L5.5: a service that is started anew wakes no other for nothing."""
+    running = asyncio.create_task(process.recovery.run())
+    await process.site.until(process.recovery.services)
+    await stopped(process, running)
+    assert (await process.broker.inspect(RECOVERY_HINTS)).ready == 0
 
 
 async def test_a_process_that_dies_is_soon_not_seen_any_more(site):

@@ -250,6 +250,7 @@ class Service:
                 await self._idle(wait)
         finally:
             await self._come_to_an_end(list(at_work.values()))
+            await self._hand_on()
 
     async def _come_to_an_end(self, tasks: "list[asyncio.Task[None]]") -> None:
         """Let lanes finish their current page; a lane that takes longer is interrupted, and its work goes on later."""
@@ -259,6 +260,13 @@ class Service:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _hand_on(self) -> None:
+        """Tell the other processes of the work that is left: they heard of it while this one held it."""
+        with suppress(RedriveError):  # their poll finds it
+            work = await self._ledger.work()
+            if work.operations or work.lanes:
+                await self.wake()
 
     async def _start_work(self, at_work: "dict[str, asyncio.Task[None]]") -> float:
         """Start what is not under way; return how long to wait before looking again."""
