@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from redrive.broker import Message, QueueSettings, Send
+from redrive.broker import QueueSettings
 from redrive.broker.rules import CONFIRMATIONS, RECOVERY_HINTS, staging_queue
 from redrive.clock import pause
 from redrive.errors import LeaseLost, QueueNotFound, RedriveError, Unavailable
@@ -30,6 +30,7 @@ from redrive.recovery.records import Lease
 from redrive.recovery.staging_queue import LaneSettings
 from redrive.recovery.states import ENDED, OperationEvent, OperationState, Outcome
 from redrive.recovery.transformer import TransformSettings
+from redrive.recovery.work_hints import WorkHints
 from redrive.retry.backoff import exponential, jittered
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
@@ -91,6 +92,7 @@ class Service:
         self._sources = sources
         self._settings = settings
         self.session = tools.new_id()
+        self._hints = WorkHints(tools)
         self._leases = Leases(tools, self.session, settings.lease)
         self._is_running = False
         self._is_stopping = False
@@ -180,10 +182,7 @@ class Service:
     async def wake(self) -> None:
         """Tell every process that there is work."""
         self._woken.set()
-        try:
-            await self._broker.engine.apply([Send(RECOVERY_HINTS, Message(b"", id=self._tools.new_id(), ttl=60.0))])
-        except RedriveError as error:  # it is a hint, and the poll finds the work
-            self._report(RecoveryFault.of("waking others", error))
+        await self._hints.send()
 
     async def _ingesting(self, queue: str) -> None:
         await self._forever(f"reading {queue}", queue, lambda: self._taken(queue))
@@ -247,7 +246,7 @@ class Service:
             while not self._is_stopping:
                 self._woken.clear()
                 wait = await self._start_work(at_work)
-                await self._idle(wait)
+                await self._hints.wait(self._woken, wait)
         finally:
             await self._come_to_an_end(list(at_work.values()))
             await self._hand_on()
@@ -310,21 +309,6 @@ class Service:
         self._failures.pop(name, None)
         if has_worked:
             self._woken.set()  # there may be more
-
-    async def _idle(self, seconds: float) -> None:
-        """Wait for a hint that there is work, from this process or another."""
-        waits: set[asyncio.Future[Any]] = {
-            asyncio.ensure_future(self._broker.engine.wait(RECOVERY_HINTS, seconds)),
-            asyncio.ensure_future(self._woken.wait()),
-        }
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
-        with suppress(RedriveError):  # it is only a hint
-            await self._broker.engine.lock_next(RECOVERY_HINTS, 100, delete=True)
 
     # --- pieces of work
 

@@ -45,9 +45,10 @@ class Caller:
         """Let the threads end."""
         self._threads.close()
 
-    async def call(self, lease: HeldMessage, context: Context | BlockingContext) -> None:
-        """Call the handler with a message. Whatever it raises is raised here, as an ``Exception``.
+    async def call(self, lease: HeldMessage, context: Context | BlockingContext | None) -> None:
+        """Call the handler with a message, and with its context if it takes one.
 
+        Whatever it raises is raised here, as an ``Exception``.
         Two are raised unchanged: ``CancelledError``, and ``KeyboardInterrupt``, which is Ctrl-C on an event loop.
         """
         here = asyncio.current_task()
@@ -60,10 +61,10 @@ class Caller:
                 raise  # GeneratorExit: this coroutine is closed before it has ended
             raise _as_failure(error) from error
 
-    async def _call(self, lease: HeldMessage, context: Context | BlockingContext) -> None:
+    async def _call(self, lease: HeldMessage, context: Context | BlockingContext | None) -> None:
         handler = self._handler
         args: list[Any] = [] if handler.decode is None else [handler.decode(lease.received.message)]
-        if handler.takes_context:
+        if context is not None:
             args.append(context)
         if self._is_plain:
             await handler.fn(*args)
@@ -89,8 +90,9 @@ class Caller:
             chance=self._chance,
         )
 
-    async def _call_again(self, lease: HeldMessage, args: list[Any], context: Context | BlockingContext) -> None:
-        context.take_sends()  # what a failed attempt has sent is discarded
+    async def _call_again(self, lease: HeldMessage, args: list[Any], context: Context | BlockingContext | None) -> None:
+        if context is not None:
+            context.take_sends()  # what a failed attempt has sent is discarded
         await self._call_once(lease, args)
 
     async def _call_once(self, lease: HeldMessage, args: list[Any]) -> None:

@@ -2,7 +2,7 @@
 """One handler at work on one queue: lock, handle, settle."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -11,6 +11,7 @@ from redrive.broker import Complete, QueueInfo
 from redrive.clock import pause
 from redrive.errors import UsageError
 from redrive.worker.call import Caller
+from redrive.worker.completions import Completions
 from redrive.worker.context import BlockingContext, Context
 from redrive.worker.environment import WorkerEnvironment
 from redrive.worker.handler import Handler
@@ -67,6 +68,7 @@ class Subscription:
         self._settler = Settler(
             environment.broker, self._keeper, self._store_errors, self._reporter, is_deleting=handler.receive_and_delete
         )
+        self._completions = self._new_completions()
         self._redelivery = Redelivery(
             handler,
             queue.settings,
@@ -99,6 +101,13 @@ class Subscription:
             on_arrival=self._pump,
             delete=self._handler.receive_and_delete,
         )
+
+    def _new_completions(self) -> Completions | None:
+        """Return what completes messages together, if several are handled at a time."""
+        engine = self._environment.broker.engine
+        if self._handler.concurrency == 1 or not engine.capabilities.is_transactional:
+            return None
+        return Completions(engine, lambda lease: self._start(lease, self._complete_alone(lease)), self._completed)
 
     def _new_sessions(self, lock_s: float) -> SessionReceiver:
         return SessionReceiver(
@@ -217,23 +226,39 @@ class Subscription:
             self._keeper.watch(lease)
             self._running.add(lease)
             self._busy.add(lease)
-            lease.task = asyncio.create_task(self._process(lease), name=f"redrive-handler-{lease.id}")
-            lease.task.add_done_callback(partial(self._ended, lease))
+            self._start(lease, self._process(lease))
             self._idle.clear()
 
+    def _start(self, lease: HeldMessage, work: Coroutine[Any, Any, None]) -> None:
+        lease.task = asyncio.create_task(work, name=f"redrive-handler-{lease.id}")
+        lease.task.add_done_callback(partial(self._ended, lease))
+
     def _ended(self, lease: HeldMessage, task: asyncio.Task[None]) -> None:
-        self._running.discard(lease)
-        self._hung.discard(lease)
-        self._receiver.ended(lease)
+        if lease.task is task:
+            self._done([lease], task)
+        else:  # another task completes it
+            self._check(task)
+
+    def _done(self, leases: Sequence[HeldMessage], task: asyncio.Task[None]) -> None:
+        """Forget messages that are settled, or cannot be."""
+        for lease in leases:
+            self._running.discard(lease)
+            self._hung.discard(lease)
+            self._busy.discard(lease)
+            self._receiver.ended(lease)
         self._check(task)
-        self._free(lease)
+        self._go_on()
         self._note_idle()
 
     def _free(self, lease: HeldMessage) -> None:
         """Make room for the next message: this one's handler has ended, though it may not be settled yet."""
         self._busy.discard(lease)
+        self._go_on()
+
+    def _go_on(self) -> None:
         self._receiver.wake()
-        self._pump()
+        if not self._receiver.is_empty:
+            self._pump()
 
     # --- handlers that go on after their message is lost
 
@@ -266,11 +291,15 @@ class Subscription:
         context = self._context(lease)
         try:
             await self._caller.call(lease, context)
-            if self._handler.auto_complete and lease.phase == "handling":
-                self._free(lease)  # so that the next messages are locked in the transaction that completes this one
-                await self._settler.settle(lease, [Complete(lease.lock), *context.take_sends()], is_handled=True)
-            else:
+            if not self._handler.auto_complete or lease.phase != "handling":
                 await self._check_settled(lease)
+            else:
+                self._free(lease)  # so that the next messages are locked in the transaction that completes this one
+                sends = [] if context is None else context.take_sends()
+                if self._completions is not None and not sends and self._completions.fits(lease):
+                    self._completions.add(lease)
+                    return
+                await self._settler.settle(lease, [Complete(lease.lock), *sends], is_handled=True)
         except asyncio.CancelledError:
             if lease.is_cancelled:
                 await self._give_back(lease)
@@ -282,8 +311,23 @@ class Subscription:
         except Exception as error:  # noqa: BLE001 - recoverability decides what becomes of the message
             await self._failed(lease, error)
         else:
-            self._pacer.succeeded()
-            self._note_time(lease)
+            self._succeeded(lease)
+
+    async def _complete_alone(self, lease: HeldMessage) -> None:
+        """Complete a message that could not be completed with others."""
+        try:
+            await self._settler.settle(lease, [Complete(lease.lock)], is_handled=True)
+        except Exception as error:  # noqa: BLE001 - recoverability decides what becomes of the message
+            await self._failed(lease, error)
+        else:
+            self._succeeded(lease)
+
+    def _completed(self, leases: Sequence[HeldMessage], task: asyncio.Task[None]) -> None:
+        """Note that messages were completed together, or that it was cancelled."""
+        for lease in leases:
+            if lease.phase == "settled":
+                self._succeeded(lease)
+        self._done(leases, task)
 
     async def _check_settled(self, lease: HeldMessage) -> None:
         if lease.phase == "handling":
@@ -295,7 +339,9 @@ class Subscription:
                 f"{self._handler.name} returned, but the transaction that completes its message was not committed"
             )
 
-    def _context(self, lease: HeldMessage) -> Context | BlockingContext:
+    def _context(self, lease: HeldMessage) -> Context | BlockingContext | None:
+        if not self._handler.takes_context:
+            return None
         if self._handler.is_async:
             return Context(lease, self._settler)
         return BlockingContext(lease, self._settler, asyncio.get_running_loop())
@@ -322,6 +368,10 @@ class Subscription:
         await pause(self._clock, seconds)
         self._note_idle()
         self._receiver.wake()
+
+    def _succeeded(self, lease: HeldMessage) -> None:
+        self._pacer.succeeded()
+        self._note_time(lease)
 
     def _note_time(self, lease: HeldMessage) -> None:
         self._pacer.took(self._clock.monotonic() - lease.began_at)
