@@ -357,6 +357,9 @@ async def measure_memory(engine, effort):
 # --- the worker -------------------------------------------------------------------------------------------------------
 
 
+WORKER, RECEIVERS = "redrive worker", "redrive, 64 callers"
+
+
 async def handle_all(subject, count):
     """Let a worker with an empty handler and 64 at once handle all messages; return messages per second."""
     done, handled = asyncio.Event(), 0
@@ -382,14 +385,29 @@ async def handle_all(subject, count):
     return count / taken
 
 
+async def receive_all(subject, count):
+    """Let 64 callers receive and complete all messages, one by one; return messages per second."""
+    each = count // CALLERS
+
+    async def caller():
+        for _ in range(each):
+            await subject.complete(await subject.receive())
+
+    await in_pages(each * CALLERS, subject.send_many)
+    began = time.perf_counter()
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    return each * CALLERS / (time.perf_counter() - began)
+
+
 async def measure_worker(engine, effort, progress):
-    """Return the worker's messages per second in each round, beside what a peer receives and acknowledges."""
+    """Return the worker's messages per second in each round, beside 64 callers and what a peer acknowledges."""
     beside = engine.beside_worker
-    found = {"redrive worker": [], beside.name: []}
+    found = {WORKER: [], RECEIVERS: [], beside.name: []}
     for turn in range(effort.rounds):
         progress(f"round {turn + 1} of {effort.rounds}")
-        async with opened(Redrive, engine) as subject, asyncio.timeout(600):
-            found["redrive worker"].append(await handle_all(subject, effort.handled))
+        for name, run in rotated([(WORKER, handle_all), (RECEIVERS, receive_all)], turn, effort.rounds):
+            async with opened(Redrive, engine) as subject, asyncio.timeout(600):
+                found[name].append(await run(subject, effort.handled))
         with suppress(ModuleNotFoundError):
             found[beside.name].append(await one_rate(receive_alone, beside, engine, effort))
     return found
