@@ -29,7 +29,7 @@ class Effort(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """Somebody who moves messages: what he finds in his database, and what is timed."""
+    """A program that moves messages: what it finds in its database, and what is timed."""
 
     name: str
     fill: object

@@ -17,17 +17,8 @@ ROWS = [
 TERMS = {row[0]: row[2] for row in ROWS if len(row) == 3 and row[0] not in {"term", "---"}}
 AVOIDED = [row[0] for row in ROWS if len(row) == 2 and row[0] not in {"word", "---"}]
 
-MOST = {
-    "told": 8,
-    "whoever": 16,
-    "somebody": 13,
-    "nobody": 20,
-    "everybody": 8,
-    "anybody": 2,
-    "he": 1,
-    "his": 8,
-}
-"""How often a word may still occur. One that is not listed may not occur at all; lower these as the texts improve."""
+MOST = {"told": 3}  # the column of a migration that has landed, and two old names in the changelog
+"""How often a word may still occur; one that is not listed may not occur at all."""
 
 OTHER_PAGES = "\n".join(page.read_text() for page in PAGES if page != GLOSSARY)
 

@@ -159,7 +159,7 @@ class SessionReceiver:
         return min(self._wanted() - about_to_fetch, self._most - len(self._serving))
 
     async def _wait(self) -> None:
-        """Wait for a hint of the engine, or until somebody wakes us."""
+        """Wait for a hint of the engine, or until this receiver is woken."""
         hint = asyncio.ensure_future(self._engine.wait(self._queue, _IDLE_S))
         woken = asyncio.ensure_future(self._wake.wait())
         try:
@@ -179,7 +179,7 @@ class SessionReceiver:
             asked_at = self._clock.monotonic()
             return self._sessions.lock_session(self._queue, None)
 
-        async with self._asking:  # whoever looks also waits for what another is accepting
+        async with self._asking:  # ``look`` also waits for what ``run`` is accepting
             lock = await self._store_errors.keep_trying("receive", ask)
             if lock is None:
                 return False

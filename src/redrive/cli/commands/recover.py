@@ -13,7 +13,7 @@ from redrive.cli.open import OpenRecovery, with_recovery
 from redrive.cli.options.connection import RecoveryConnection
 from redrive.cli.options.filter import BulkOptions, Failure, FilterOptions
 from redrive.cli.options.groups import grouped
-from redrive.cli.options.pacing import PacingOptions
+from redrive.cli.options.recovery_settings import RecoveryOptions
 from redrive.cli.options.request import RequestOptions, RunOptions
 from redrive.cli.options.sources import Sources
 from redrive.cli.options.transform import TransformOptions
@@ -32,7 +32,7 @@ def recover(
     *,
     which: FilterOptions,
     bulk: BulkOptions,
-    pacing: PacingOptions,
+    settings: RecoveryOptions,
     changes: TransformOptions,
     request: RequestOptions,
     course: RunOptions,
@@ -57,7 +57,7 @@ def recover(
 
     Quote a filter with > or < for the shell: 'age<2h'.
     """
-    how = pacing.how(changes.transform())
+    how = settings.how(changes.transform())
 
     async def look(opened: OpenRecovery) -> Forecast:
         return await _forecast(opened, await bulk.chosen(which, opened), how, request.key)

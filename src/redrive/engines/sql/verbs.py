@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A port's verbs, one line each: ``find = reads(failures.find)``, ``record = writes(recording.record)``."""
+"""A port's verbs, one line each: ``find = reads(failures.find)``, ``record = writes(failure_records.record)``."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar

@@ -148,7 +148,7 @@ class ClockStepBehaviours(EngineFixtures):
         clock.advance(1)
         assert (await lock_one(engine)).body == b"at noon"
 
-    async def test_a_step_forward_ends_locks_and_the_holder_is_told(
+    async def test_a_step_forward_ends_locks_and_the_holder_gets_an_error(
         self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine)

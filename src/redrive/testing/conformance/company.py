@@ -87,7 +87,7 @@ class CompanyBehaviours(EngineFixtures):
         assert set(seen.values()) == {1}
         assert await bodies(engine) == []
 
-    async def test_one_callers_failure_is_his_alone(self, engine: FullEngine, clock: ManualClock) -> None:
+    async def test_the_failure_of_one_caller_concerns_no_other(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine)
         await send(engine, b"lost", b"held")
         lost = await lock_one(engine)
@@ -226,7 +226,7 @@ class CompanyBehaviours(EngineFixtures):
         waiting = asyncio.create_task(broker.receive(ORDERS, wait=3_600))
         assert [found.delivery_count for found in await while_time_passes(waiting, clock, 1.0)] == [2]
 
-    async def test_a_receiver_who_waits_in_vain_gets_nothing_when_his_time_is_over(
+    async def test_a_receiver_that_waits_in_vain_gets_nothing_when_the_time_is_over(
         self, engine: FullEngine, broker: Broker, clock: ManualClock
     ) -> None:
         await declare(engine, ORDERS, BILLING)

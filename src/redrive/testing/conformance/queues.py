@@ -119,7 +119,7 @@ class QueueBehaviours(EngineFixtures):
         assert (await bodies(engine, "orders"), await bodies(engine, "Orders")) == ([], [b"capital"])
 
     @pytest.mark.parametrize("verb", ["inspect", "update", "delete", "lock", "deferred", "peek", "session"])
-    async def test_a_queue_that_nobody_declared_is_named_in_the_error(self, engine: FullEngine, verb: str) -> None:
+    async def test_a_queue_that_is_not_declared_is_named_in_the_error(self, engine: FullEngine, verb: str) -> None:
         await declare(engine)
         calls: dict[str, Callable[[], Awaitable[object]]] = {
             "inspect": lambda: engine.inspect("nowhere"),
@@ -134,7 +134,7 @@ class QueueBehaviours(EngineFixtures):
             await calls[verb]()
         assert caught.value.queue == "nowhere"
 
-    async def test_sending_to_a_queue_that_nobody_declared_is_refused(self, engine: FullEngine) -> None:
+    async def test_sending_to_a_queue_that_is_not_declared_is_refused(self, engine: FullEngine) -> None:
         await declare(engine)
         await refused(engine, Send("nowhere", message(b"lost?")), error=QueueNotFound)
 
@@ -204,7 +204,7 @@ class QueueBehaviours(EngineFixtures):
 
     # --- auto-delete on idle
 
-    async def test_a_queue_that_nobody_uses_is_deleted(self, engine: FullEngine, clock: ManualClock) -> None:
+    async def test_a_queue_that_is_not_used_is_deleted(self, engine: FullEngine, clock: ManualClock) -> None:
         await declare(engine, auto_delete_on_idle=600)
         await declare(engine, BILLING)
         await send(engine, b"goes with it")

@@ -89,7 +89,7 @@ class ReceivingBehaviours(EngineFixtures):
         assert (held.due_at, held.dead_letter_info) == (None, None)
         assert (lock_of(held).queue, lock_of(held).sequence) == (ORDERS, number)
 
-    async def test_an_ended_lock_gives_the_message_to_whoever_asks(
+    async def test_an_ended_lock_gives_the_message_to_the_next_receiver(
         self, engine: FullEngine, clock: ManualClock
     ) -> None:
         await declare(engine)

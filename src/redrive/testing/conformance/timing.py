@@ -179,9 +179,7 @@ class TimingBehaviours(EngineFixtures):
         clock.advance(10)
         assert (await lock_one(engine)).body == b"alive"
 
-    async def test_expired_messages_among_the_living_are_locked_for_nobody(
-        self, engine: FullEngine, clock: ManualClock
-    ) -> None:
+    async def test_expired_messages_among_others_are_not_locked(self, engine: FullEngine, clock: ManualClock) -> None:
         """More messages have expired than one receive removes, and those between living ones are not removed first."""
         await declare(engine, dead_letter_on_expiration=True)
         expired = Send(ORDERS, message(b"expired", ttl=10))

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from redrive.engines import stored
+from redrive.engines.sql.recovery.failure_records import next_change
 from redrive.engines.sql.recovery.leases import check
 from redrive.engines.sql.recovery.operations import end_if_done
-from redrive.engines.sql.recovery.recording import next_change
 from redrive.engines.sql.recovery.state_sql import among, transition
 from redrive.engines.sql.script import Many, Script, Sql, now, scalar, scalars
 from redrive.recovery.port import (

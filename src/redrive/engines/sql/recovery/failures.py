@@ -7,8 +7,8 @@ from datetime import datetime
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.sql.recovery.audit import counts_of_notes, notes
+from redrive.engines.sql.recovery.failure_records import next_change
 from redrive.engines.sql.recovery.filter_sql import condition
-from redrive.engines.sql.recovery.recording import next_change
 from redrive.engines.sql.recovery.state_sql import among
 from redrive.engines.sql.script import Row, Script, Sql, scalar, scalars, values_of
 from redrive.recovery.port import (

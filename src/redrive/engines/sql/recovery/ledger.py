@@ -4,7 +4,7 @@
 import secrets
 
 from redrive.engines.sql.recovery import audit as audit_sql
-from redrive.engines.sql.recovery import batches, failures, keys, leases, marking, recording, set_asides
+from redrive.engines.sql.recovery import batches, failure_records, failures, keys, leases, operation_work, set_asides
 from redrive.engines.sql.recovery import operations as operations_sql
 from redrive.engines.sql.verbs import SqlStore, reads, writes
 from redrive.recovery.port import KEY_BYTES
@@ -24,8 +24,8 @@ class SqlLedger(SqlStore):
     _kept_key = writes(keys.key)
 
     # --- failed messages
-    record = writes(recording.record)
-    confirm = writes(recording.confirm)
+    record = writes(failure_records.record)
+    confirm = writes(failure_records.confirm)
     find = reads(failures.find)
     count = reads(failures.count)
     groups = reads(failures.groups)
@@ -65,12 +65,12 @@ class SqlLedger(SqlStore):
     services = reads(leases.services)
 
     # --- marking
-    work = reads(marking.work)
-    mark = writes(marking.mark)
-    claim = writes(marking.claim)
-    canaries = reads(marking.canaries)
+    work = reads(operation_work.work)
+    mark = writes(operation_work.mark)
+    claim = writes(operation_work.claim)
+    canaries = reads(operation_work.canaries)
     advance = writes(operations_sql.advance)
-    settle = writes(marking.settle)
+    settle = writes(operation_work.settle)
 
     # --- staging and forwarding
     next_batch = reads(batches.next_batch)

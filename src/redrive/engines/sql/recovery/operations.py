@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from redrive.clock import utc
 from redrive.engines.sql.recovery.audit import write_audit
+from redrive.engines.sql.recovery.failure_records import next_change
 from redrive.engines.sql.recovery.failures import PART, part_of
 from redrive.engines.sql.recovery.filter_sql import Condition, condition
 from redrive.engines.sql.recovery.leases import check
-from redrive.engines.sql.recovery.recording import next_change
 from redrive.engines.sql.recovery.state_sql import among
 from redrive.engines.sql.script import Row, Script, Sql, insert, now, scalar, scalars
 from redrive.errors import OperationConflict, OperationNotFound, RedirectRefused

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from redrive.engines.sql.recovery.batches import delete_batch
+from redrive.engines.sql.recovery.failure_records import next_change
 from redrive.engines.sql.recovery.leases import check
 from redrive.engines.sql.recovery.operations import HAS_MEMBERS, end_if_done, move, redirects
-from redrive.engines.sql.recovery.recording import next_change
 from redrive.engines.sql.recovery.state_sql import among, transition
 from redrive.engines.sql.script import Many, Row, Script, Sql, now, scalars
 from redrive.recovery.port import (

@@ -23,7 +23,7 @@ from redrive.recovery import Canary, RecoverySettings, Transform
 _PANEL = "How they are sent"
 
 
-class PacingOptions:
+class RecoveryOptions:
     """The settings of a recovery that were stated on the command line."""
 
     def __init__(self, **given: Any) -> None:
