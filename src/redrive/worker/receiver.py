@@ -3,18 +3,15 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from math import inf
 from typing import Any
 
-from redrive.broker import Abandon, Engine, Received
-from redrive.clock import Clock
+from redrive.broker import Abandon, Received
 from redrive.errors import EngineUnavailable, LockLost
 from redrive.worker.held_message import HeldMessage
-from redrive.worker.lock_keeper import LockKeeper
-from redrive.worker.reporter import Reporter
-from redrive.worker.store_errors import StoreErrors
+from redrive.worker.receiver_setup import ReceiverSetup
 
 _MOST_AT_ONCE = 1_000
 _IDLE_S = 60.0
@@ -25,45 +22,24 @@ class Receiver:
     """The local buffer of locked messages of one queue.
 
     Args:
-        queue: where they come from.
-        engine: the engine that locks them.
-        clock: the clock.
-        lock_s: how long a lock lasts.
-        store_errors: retries while the engine does not answer.
-        reporter: reports a message whose lock ended before it was handed out.
-        keeper: keeps the locks.
-        wanted: returns how many messages there is room for.
-        on_arrival: called when there is a message in the buffer.
+        setup: what it works with.
         delete: whether messages are taken out of their queue for good, instead of being locked.
 
     Attributes:
         taken: how many messages have come so far.
     """
 
-    def __init__(
-        self,
-        queue: str,
-        engine: Engine,
-        clock: Clock,
-        *,
-        lock_s: float,
-        store_errors: StoreErrors,
-        reporter: Reporter,
-        keeper: LockKeeper,
-        wanted: Callable[[], int],
-        on_arrival: Callable[[], None],
-        delete: bool = False,
-    ) -> None:
-        self._queue = queue
-        self._engine = engine
-        self._clock = clock
-        self._lock_s = lock_s
-        self._store_errors = store_errors
-        self._reporter = reporter
-        self._keeper = keeper
-        keeper.on_stale = self.drop
-        self._wanted = wanted
-        self._on_arrival = on_arrival
+    def __init__(self, setup: ReceiverSetup, *, delete: bool = False) -> None:
+        self._queue = setup.queue
+        self._engine = setup.engine
+        self._clock = setup.clock
+        self._lock_s = inf if delete else setup.lock_s
+        self._store_errors = setup.store_errors
+        self._reporter = setup.reporter
+        self._keeper = setup.keeper
+        self._keeper.on_stale = self.drop
+        self._wanted = setup.wanted
+        self._on_arrival = setup.on_arrival
         self._delete = delete
         self._buffer: deque[HeldMessage] = deque()
         self._wake = asyncio.Event()

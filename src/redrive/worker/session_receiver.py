@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Fetching the messages of a queue with sessions: several sessions at a time, one message of each at a time."""
+"""Fetches the messages of a queue with sessions: several sessions at a time, one message of each at a time."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from redrive.broker import Abandon, Engine, Received
+from redrive.broker import Abandon, Received
 from redrive.broker.port import Sessions, ability
-from redrive.clock import Clock, pause
+from redrive.clock import pause
 from redrive.errors import EngineUnavailable, LockLost, SessionLost
 from redrive.worker.held_message import HeldMessage, HeldSession
-from redrive.worker.lock_keeper import LockKeeper
-from redrive.worker.reporter import Reporter
-from redrive.worker.store_errors import StoreErrors
+from redrive.worker.receiver_setup import ReceiverSetup
 
 _IDLE_S = 10.0
 """How long to wait for a hint before asking all the same."""
@@ -28,49 +26,27 @@ class SessionReceiver:
     A session is given back when it has no message ready, when its next message has to wait, and when the worker stops.
 
     Args:
-        queue: where they are.
-        engine: what locks them.
-        clock: what time goes by.
-        lock_s: how long a lock lasts.
+        setup: what it works with.
         most: how many sessions are held at a time.
-        store_errors: retries while the engine does not answer.
-        reporter: reports a message whose lock had ended before it could be handed out.
-        keeper: looks after the locks.
-        wanted: says how many messages there is room for.
-        on_arrival: is called when a message can be handed out.
-        on_change: is called when there is a session more or less.
+        on_change: called when there is a session more or less.
 
     Attributes:
         taken: how many messages have come so far.
     """
 
-    def __init__(
-        self,
-        queue: str,
-        engine: Engine,
-        clock: Clock,
-        *,
-        lock_s: float,
-        most: int,
-        store_errors: StoreErrors,
-        reporter: Reporter,
-        keeper: LockKeeper,
-        wanted: Callable[[], int],
-        on_arrival: Callable[[], None],
-        on_change: Callable[[], None],
-    ) -> None:
-        self._queue = queue
-        self._engine = engine
-        self._sessions = ability(engine, Sessions)
-        self._clock = clock
-        self._lock_s = lock_s
+    def __init__(self, setup: ReceiverSetup, *, most: int, on_change: Callable[[], None]) -> None:
+        self._queue = setup.queue
+        self._engine = setup.engine
+        self._sessions = ability(setup.engine, Sessions)
+        self._clock = setup.clock
+        self._lock_s = setup.lock_s
+        self._store_errors = setup.store_errors
+        self._reporter = setup.reporter
+        self._keeper = setup.keeper
+        self._keeper.on_stale = self.drop
+        self._wanted = setup.wanted
+        self._on_arrival = setup.on_arrival
         self._most = most
-        self._store_errors = store_errors
-        self._reporter = reporter
-        self._keeper = keeper
-        keeper.on_stale = self.drop
-        self._wanted = wanted
-        self._on_arrival = on_arrival
         self._on_change = on_change
         self._buffer: deque[HeldMessage] = deque()
         self._serving: dict[HeldSession, asyncio.Task[None]] = {}

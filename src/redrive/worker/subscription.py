@@ -4,10 +4,9 @@
 import asyncio
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from math import inf
 from typing import Any
 
-from redrive.broker import Complete, QueueInfo
+from redrive.broker import Complete, QueueInfo, QueueSettings
 from redrive.clock import pause
 from redrive.errors import UsageError
 from redrive.worker.call import Caller
@@ -20,6 +19,7 @@ from redrive.worker.hung_handlers import LATEST_END_S, HungHandlers
 from redrive.worker.lock_keeper import LockKeeper
 from redrive.worker.pacer import Pacer
 from redrive.worker.receiver import Receiver
+from redrive.worker.receiver_setup import ReceiverSetup
 from redrive.worker.redelivery import Redelivery, counts_against_all
 from redrive.worker.reporter import Reporter
 from redrive.worker.session_receiver import SessionReceiver
@@ -62,7 +62,7 @@ class Subscription:
             store_errors=self._store_errors,
             on_lost=self._note_lost,
         )
-        self._receiver = self._new_sessions(lock_s) if queue.settings.requires_session else self._new_receiver(lock_s)
+        self._receiver = self._new_receiver(queue.settings)
         self._pacer = Pacer(handler, self._clock, lock_s, environment.chance, environment.report)
         self._caller = Caller(handler, self._clock, environment.chance, self._note_overdue)
         self._settler = Settler(
@@ -88,19 +88,22 @@ class Subscription:
             reconnect=self._environment.reconnect,
         )
 
-    def _new_receiver(self, lock_s: float) -> Receiver:
-        return Receiver(
-            self._handler.queue,
-            self._environment.broker.engine,
-            self._clock,
-            lock_s=inf if self._handler.receive_and_delete else lock_s,
+    def _new_receiver(self, settings: QueueSettings) -> Receiver | SessionReceiver:
+        handler = self._handler
+        setup = ReceiverSetup(
+            queue=handler.queue,
+            engine=self._environment.broker.engine,
+            clock=self._clock,
+            lock_s=settings.lock_duration,
             store_errors=self._store_errors,
             reporter=self._reporter,
             keeper=self._keeper,
             wanted=self._wanted,
             on_arrival=self._pump,
-            delete=self._handler.receive_and_delete,
         )
+        if settings.requires_session:
+            return SessionReceiver(setup, most=handler.concurrency, on_change=self._note_idle)
+        return Receiver(setup, delete=handler.receive_and_delete)
 
     def _new_completions(self) -> Completions | None:
         """Return what completes messages together, if several are handled at a time."""
@@ -108,21 +111,6 @@ class Subscription:
         if self._handler.concurrency == 1 or not engine.capabilities.is_transactional:
             return None
         return Completions(engine, lambda lease: self._start(lease, self._complete_alone(lease)), self._completed)
-
-    def _new_sessions(self, lock_s: float) -> SessionReceiver:
-        return SessionReceiver(
-            self._handler.queue,
-            self._environment.broker.engine,
-            self._clock,
-            lock_s=lock_s,
-            most=self._handler.concurrency,
-            store_errors=self._store_errors,
-            reporter=self._reporter,
-            keeper=self._keeper,
-            wanted=self._wanted,
-            on_arrival=self._pump,
-            on_change=self._note_idle,
-        )
 
     # --- starting and stopping
 
