@@ -72,7 +72,7 @@ class Ingest(Scenario):
             summary = (await process.recovery.show(id_)).summary
             assert summary.status is (Status.UNRESOLVED if id_ in failing else Status.RESOLVED), summary
             assert summary.attempts == (2 if id_ in failing else 1), summary
-        aside = [each.received.id for each in await process.recovery.aside()]
+        aside = [each.received.id for each in await process.recovery.aside(limit=1_000)]
         assert aside.count(f"unreadable-{world.run}") == 1
 
 

@@ -25,7 +25,7 @@ from redrive.broker.arguments import (
 )
 from redrive.broker.bulk import Resubmitted
 from redrive.broker.delivery import Delivery, named, random_id
-from redrive.broker.effects import Cancel, Effect, EffectResult, Send
+from redrive.broker.effects import Cancel, Effect, EffectResult, Send, sends_of
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, Payload, Received
 from redrive.broker.port import (
@@ -187,7 +187,7 @@ class Broker:
         """Send messages, all or none; return their sequence numbers."""
         check_queue(queue)
         listed = [as_message(message, self._new_id) for message in check_payloads(messages)]
-        return await self._engine.apply([Send(queue, message) for message in listed])
+        return await self._engine.apply(sends_of(queue, listed))
 
     async def schedule(self, queue: str, message: Payload, at: datetime | duration.Duration) -> int | None:
         """Send a message that becomes available at an instant, or after a delay; return its sequence number."""

@@ -284,11 +284,12 @@ def check_headers(headers: Headers) -> None:
     if not isinstance(headers, Mapping):
         raise InvalidMessage("headers", type(headers).__name__, "must be a dict of names and values")
     for name, value in headers.items():
-        if isinstance(value, str):
-            is_usual = value.isascii()
+        kind = type(value)
+        if kind is str:
+            is_usual = value.isascii()  # type: ignore[union-attr]  # it is a text
         else:
-            is_usual = value is None or (isinstance(value, int) and _LEAST <= value <= _MOST)
-        if not (is_usual and isinstance(name, str) and name and name.isascii()):
+            is_usual = kind is bool or value is None or (kind is int and _LEAST <= value <= _MOST)  # type: ignore[operator]
+        if not (is_usual and type(name) is str and name and name.isascii()):  # nearly every header is usual
             _check_header(name, value)
 
 

@@ -21,7 +21,7 @@ _instant = lru_cache(maxsize=256)(partial(datetime.fromtimestamp, tz=UTC))
 """The same for many messages: what is sent together was sent, and what is received together is locked, at once."""
 
 _OpenReceived, _OpenLock = unsealed(Received), unsealed(Lock)
-_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode  # headers are flat
 
 OWN_HEADERS_BYTES = 131_072
 """What these may take together, where they do not fit into a queue's limit: twice what a failure's have at most."""
@@ -43,13 +43,15 @@ def _properties(message: Message, headers: Headers) -> str | None:
     if message.ttl is not None:
         properties["ttl"] = message.ttl
     if headers:
-        properties["headers"] = dict(headers)
+        properties["headers"] = headers if type(headers) is dict else dict(headers)
     return _as_json(properties) if properties else None
 
 
 def size_of(message: Message, properties: str | None) -> int:
     """Return how many bytes a message takes, all of it."""
-    return len(message.body) + (len(properties.encode()) if properties else 0)
+    if not properties:
+        return len(message.body)
+    return len(message.body) + (len(properties) if properties.isascii() else len(properties.encode()))
 
 
 def check_size(message: Message, properties: str | None, queue: str, limit: int) -> None:
@@ -73,14 +75,19 @@ def check_size(message: Message, properties: str | None, queue: str, limit: int)
 
 def checked_properties(message: Message, queue: str, settings: QueueSettings) -> str | None:
     """Return a message's properties, if its queue takes it."""
+    properties = properties_of(message)
+    check_message(message, properties, queue, settings)
+    return properties
+
+
+def check_message(message: Message, properties: str | None, queue: str, settings: QueueSettings) -> None:
+    """See that a queue takes a message."""
     if message.id is None:
         raise InvalidMessage("id", None, "must be there: the broker names messages, an engine does not")
-    properties = properties_of(message)
     if properties is not None or len(message.body) > settings.max_message_bytes:
         check_size(message, properties, queue, settings.max_message_bytes)
     if settings.requires_session and message.session_id is None:
         raise SessionRequired(queue, "give the message a session_id")
-    return properties
 
 
 def fitting(sizes: Sequence[int], limit: int, max_bytes: int) -> int:

@@ -18,7 +18,7 @@ from redrive.errors import EngineUnavailable
 
 T = TypeVar("T")
 
-_FAST_S = 0.002
+_FAST_S = 0.004
 """A lone request may block the event loop for this long; if the disk takes longer, a thread is used."""
 
 _A_WHILE_S = 0.004

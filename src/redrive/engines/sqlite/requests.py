@@ -24,6 +24,7 @@ from redrive.broker.port import (
     SessionLock,
     SetSessionState,
 )
+from redrive.engines import stored
 from redrive.engines.distribution import deal
 from redrive.engines.sqlite.group_commit import Request
 from redrive.engines.sqlite.store import Store
@@ -41,6 +42,8 @@ class ApplyRequest(Request[list[EffectResult]]):
 
     def __init__(self, effects: Sequence[Effect], inside: Callable[[Any], object] | None = None) -> None:
         self.effects = effects
+        # made here: JSON takes as long as storing it, and no transaction has to wait for it
+        self.texts = [stored.properties_of(effect.message) for effect in effects if type(effect) is Send]
         self.inside = inside
         self.is_the_users = inside is not None
         self.is_single = inside is None and len(effects) == 1
@@ -51,7 +54,11 @@ class ApplyRequest(Request[list[EffectResult]]):
             self.inside(store.connection)
             if not store.connection.in_transaction:
                 raise UsageError("what you give as inside= must neither commit nor roll back; leave that to the broker")
-        return [_do(store, effect, now) for effect in self.effects]
+        texts = iter(self.texts)
+        return [
+            store.send([effect], [next(texts)], now)[0] if type(effect) is Send else _do(store, effect, now)
+            for effect in self.effects
+        ]
 
 
 class LockRequest(Request[list[Received]]):
@@ -165,13 +172,14 @@ def _is_faulty(store: Store, error: BaseException) -> bool:
 def _apply_together(store: Store, applies: Sequence[ApplyRequest], now: float) -> None:
     completes = [effect.lock for request in applies for effect in request.effects if type(effect) is Complete]
     sends = [effect for request in applies for effect in request.effects if type(effect) is Send]
+    texts = [text for request in applies for text in request.texts]
     try:
         is_good = not completes or store.complete(completes, now)
         for request in applies:
             for effect in request.effects:
                 if type(effect) is not Complete and type(effect) is not Send:
                     _do(store, effect, now)
-        sent = iter(store.send(sends, now) if sends else ())
+        sent = iter(store.send(sends, texts, now) if sends else ())
     except Exception as error:
         if _is_faulty(store, error):
             raise
@@ -204,7 +212,7 @@ def _lock_together(store: Store, locks: Sequence[LockRequest], now: float) -> No
 def _do(store: Store, effect: Effect, now: float) -> EffectResult:
     match effect:
         case Send():
-            return store.send([effect], now)[0]
+            return store.send([effect], [stored.properties_of(effect.message)], now)[0]
         case Complete(lock):
             if not store.complete([lock], now):
                 raise LockLost(lock.queue, lock.sequence)

@@ -98,16 +98,22 @@ class Store:
 
     # --- sending
 
-    def send(self, sends: Sequence[Send], now: float) -> list[int | None]:
-        """Store messages; return their sequence numbers, None for each duplicate."""
+    def send(self, sends: Sequence[Send], texts: Sequence[str | None], now: float) -> list[int | None]:
+        """Store messages; return their sequence numbers, None for each duplicate.
+
+        Args:
+            sends: what to send.
+            texts: the properties of each message, as ``stored.properties_of`` makes them.
+            now: the time.
+        """
         outcomes: list[int | None] = []
         sequence = self._last_sequence
         plain: list[tuple[object, ...]] = []
         full: list[tuple[object, ...]] = []
         bodies: list[tuple[int, bytes]] = []
-        for effect in sends:
+        for effect, properties in zip(sends, texts, strict=True):
             queue, message = self.queues.get(effect.queue), effect.message
-            properties = stored.checked_properties(message, queue.name, queue.settings)
+            stored.check_message(message, properties, queue.name, queue.settings)
             if self._is_duplicate(queue, effect, now):
                 outcomes.append(None)
                 continue
