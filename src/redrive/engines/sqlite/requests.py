@@ -7,7 +7,7 @@ rolled back and the requests of the group are run one by one, so that only the r
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, assert_never
 
 from redrive.broker.port import (
@@ -43,7 +43,7 @@ class ApplyRequest(Request[list[EffectResult]]):
     def __init__(self, effects: Sequence[Effect], inside: Callable[[Any], object] | None = None) -> None:
         self.effects = effects
         # made here: JSON takes as long as storing it, and no transaction has to wait for it
-        self.texts = [stored.properties_of(effect.message) for effect in effects if type(effect) is Send]
+        self.texts = [stored.properties_of(effect.message) for effect in effects if isinstance(effect, Send)]
         self.inside = inside
         self.is_the_users = inside is not None
         self.is_single = inside is None and len(effects) == 1
@@ -55,10 +55,7 @@ class ApplyRequest(Request[list[EffectResult]]):
             if not store.connection.in_transaction:
                 raise UsageError("what you give as inside= must neither commit nor roll back; leave that to the broker")
         texts = iter(self.texts)
-        return [
-            store.send([effect], [next(texts)], now)[0] if type(effect) is Send else _do(store, effect, now)
-            for effect in self.effects
-        ]
+        return [_do(store, effect, texts, now) for effect in self.effects]
 
 
 class LockRequest(Request[list[Received]]):
@@ -172,14 +169,14 @@ def _is_faulty(store: Store, error: BaseException) -> bool:
 def _apply_together(store: Store, applies: Sequence[ApplyRequest], now: float) -> None:
     completes = [effect.lock for request in applies for effect in request.effects if type(effect) is Complete]
     sends = [effect for request in applies for effect in request.effects if type(effect) is Send]
-    texts = [text for request in applies for text in request.texts]
+    texts = iter([text for request in applies for text in request.texts])
     try:
         is_good = not completes or store.complete(completes, now)
         for request in applies:
             for effect in request.effects:
                 if type(effect) is not Complete and type(effect) is not Send:
-                    _do(store, effect, now)
-        sent = iter(store.send(sends, texts, now) if sends else ())
+                    _do(store, effect, texts, now)
+        sent = iter(store.send(sends, list(texts), now) if sends else ())
     except Exception as error:
         if _is_faulty(store, error):
             raise
@@ -209,10 +206,11 @@ def _lock_together(store: Store, locks: Sequence[LockRequest], now: float) -> No
             request.result = hand
 
 
-def _do(store: Store, effect: Effect, now: float) -> EffectResult:
+def _do(store: Store, effect: Effect, texts: Iterator[str | None], now: float) -> EffectResult:
+    """Carry out one effect; ``texts`` yields the properties of the next message to send."""
     match effect:
         case Send():
-            return store.send([effect], [stored.properties_of(effect.message)], now)[0]
+            return store.send([effect], [next(texts)], now)[0]
         case Complete(lock):
             if not store.complete([lock], now):
                 raise LockLost(lock.queue, lock.sequence)
