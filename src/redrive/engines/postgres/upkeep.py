@@ -91,12 +91,17 @@ class Tidying:
         """End locks one duration from now at the latest, if the clock was set back, or may have been before we came.
 
         Their holders keep them at least as long as they were promised: that was one duration from when they got them.
+        The time is read again when the rows are ours. A lock that another process took while this one stood still ends
+        later than the time before allows, and not because of the clock.
         """
-        last = self._last_instant
-        self._last_instant = await connection.fetchval(self._database.sql("SELECT @.instant($1)"), self._database.now)
+        sql, last = self._database.sql, self._last_instant
+        self._last_instant = await connection.fetchval(sql("SELECT @.instant($1)"), self._database.now)
         if self._last_instant < last:
-            for shorten in (_SHORTEN_LOCKS, _SHORTEN_SESSIONS):
-                await connection.execute(self._database.sql(shorten), self._last_instant)
+            late = await connection.fetch(sql(_LATE_LOCKS), self._last_instant)
+            await connection.execute(sql(_SHORTEN_LOCKS), self._database.now, [row["sequence"] for row in late])
+            late = await connection.fetch(sql(_LATE_SESSIONS), self._last_instant)
+            queues, sessions = [row["queue"] for row in late], [row["session"] for row in late]
+            await connection.execute(sql(_SHORTEN_SESSIONS), self._database.now, queues, sessions)
 
     async def _watch(self, connection: Connection) -> None:
         """Log a warning when a long transaction keeps dead rows from being removed."""
@@ -153,17 +158,25 @@ FROM due d, LATERAL @.release_due(d.now, d.id, $2) r
 """
 
 # An index has the locks of a queue in order of their end.
+_LATE_LOCKS = """
+SELECT l.sequence FROM @.queues q, LATERAL (
+    SELECT m.sequence FROM @.messages m
+    WHERE m.queue = q.id AND m.state IN (2, 4) AND m.due > $1::float8 + q.lock_duration FOR UPDATE SKIP LOCKED) l
+"""
+
 _SHORTEN_LOCKS = """
-UPDATE @.messages m SET due = f.latest FROM (
-    SELECT l.sequence, t.latest FROM @.queues q, LATERAL (SELECT $1::float8 + q.lock_duration AS latest) t,
-        LATERAL (SELECT o.sequence FROM @.messages o WHERE o.queue = q.id AND o.state IN (2, 4) AND o.due > t.latest
-            FOR UPDATE SKIP LOCKED) l) f
-WHERE m.sequence = f.sequence
+UPDATE @.messages m SET due = least(m.due, @.instant($1) + q.lock_duration) FROM @.queues q
+WHERE q.id = m.queue AND m.sequence = ANY ($2)
+"""
+
+_LATE_SESSIONS = """
+SELECT s.queue, s.session FROM @.sessions s JOIN @.queues q ON q.id = s.queue
+WHERE s.locked_until > $1::float8 + q.lock_duration ORDER BY s.queue, s.session FOR UPDATE OF s
 """
 
 _SHORTEN_SESSIONS = """
-UPDATE @.sessions s SET locked_until = $1::float8 + q.lock_duration FROM @.queues q
-WHERE q.id = s.queue AND s.locked_until > $1::float8 + q.lock_duration
+UPDATE @.sessions s SET locked_until = least(s.locked_until, @.instant($1) + q.lock_duration) FROM @.queues q
+WHERE q.id = s.queue AND (s.queue, s.session) IN (SELECT * FROM unnest($2::integer[], $3::text[]))
 """
 
 _EXPIRE = """

@@ -11,8 +11,10 @@ def hold(name: str, session: str, seconds: float) -> Script[Lease | None]:
     """Take a lease that is free, has ended, or belongs to the same session.
 
     A lease with more time left than ``seconds`` was taken before the clock was set back. It is shortened to ``seconds``
-    and not taken before that time is over; a live holder renews it by then.
+    and not taken before that time is over; a live holder renews it by then. The time is read when the row is ours: a
+    lease that its holder renewed while this process stood still has more left by an older time, too.
     """
+    yield Sql("SELECT 1 FROM @.leases WHERE name = ? @lock", [name])
     time = yield from now()
     yield Sql(
         "UPDATE @.leases SET until = ? WHERE name = ? AND until > ? AND session <> ?",
@@ -46,6 +48,7 @@ def release(lease: Lease) -> Script[None]:
 
 def present(session: str, host: str, seconds: float) -> Script[None]:
     """Note that a process serves, and forget those that stopped noting it, also if the clock was set back."""
+    yield Sql("SELECT 1 FROM @.services ORDER BY session @lock")  # before the time is read, as in ``hold``
     time = yield from now()
     yield Sql("DELETE FROM @.services WHERE until <= ?", [time])
     yield Sql("UPDATE @.services SET until = ? WHERE until > ?", [time + seconds, time + seconds])
