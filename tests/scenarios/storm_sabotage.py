@@ -125,8 +125,7 @@ class EndsLocks(Sound):
     """Hands out messages that others have locked."""
 
     async def lock_next(self, *asked, **how):
-        if self.is_time():
-            await self.run_sql("UPDATE @.messages SET due = 1 WHERE state = 2 AND session IS NULL")
+        await self.run_sql("UPDATE @.messages SET due = 1 WHERE state = 2 AND session IS NULL")
         return await self._engine.lock_next(*asked, **how)
 
 
