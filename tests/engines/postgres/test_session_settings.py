@@ -70,7 +70,8 @@ def set_for_all(postgres_url):
     yield lambda **settings: run_sql(
         postgres_url, *[f"ALTER DATABASE \"{database}\" SET {name} = '{value}'" for name, value in settings.items()]
     )
-    run_sql(f"{postgres_url}&options=-c default_transaction_read_only=off", f'ALTER DATABASE "{database}" RESET ALL')
+    usual = "-c default_transaction_read_only=off -c statement_timeout=0 -c lock_timeout=0"  # 20 ms may be too short
+    run_sql(f"{postgres_url}&options={usual}", f'ALTER DATABASE "{database}" RESET ALL')
 
 
 @pytest.fixture
