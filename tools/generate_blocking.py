@@ -41,10 +41,11 @@ from redrive.broker.delivery import Delivery
 from redrive.broker.effects import Effect, EffectResult, SessionLock
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Payload, Received
-from redrive.broker.port import Capabilities, QueueInfo
+from redrive.broker.port import Capabilities, QueueInfo, TopicInfo
 from redrive.broker.portal import Portal
 from redrive.broker.session import Session
-from redrive.broker.settings import QueueOptions
+from redrive.broker.settings import QueueOptions, TopicOptions
+from redrive.broker.topics import RuleLike
 from redrive.errors import UsageError
 '''
 

@@ -5,23 +5,29 @@ RedriveError            - the base of them all
   UsageError            - your code or your settings: change them
     FailureNotFound     - no failed message has this id
     HandlersHung        - more handlers of a worker hang than allowed
+    InvalidExpression   - an expression that cannot be understood
     InvalidFilter       - a filter that cannot be understood
     InvalidSetting      - an argument has a value that is not allowed
     MissingExtra        - an optional dependency is not installed
+    NotAQueue           - a topic, used as a queue
     NotSupported        - something that this engine cannot do
     NoteNotFound        - no note has this number
     OperationConflict   - another operation, or the state of this one, does not allow it
     OperationNotFound   - no operation has this number
     PolicyFileError     - a policy file that cannot be used
     QueueConflict       - a queue exists with other settings
+      TopicConflict     - a topic exists with other settings
     QueueNotFound       - a queue that was not declared
     RedirectRefused     - a redirect that would make a chain, or a second of the same queue
     SchemaMismatch      - a database that another version of Redrive made
     SessionRequired     - a queue with sessions, used without one
     StorageReplaced     - a database file that was deleted or replaced while it was open
+    SubscriptionNotFound - a topic has no subscription of this name
+    TopicNotFound       - a topic that was not declared
     UnknownPolicy       - a policy name that no file defines
     UnknownSetting      - a setting that does not exist
   MessageError          - this message: others are not affected
+    ExpressionFailed    - an expression that cannot be evaluated for it
     InvalidMessage      - a message that cannot be sent as it is
     InvalidPayload      - a body that its handler does not accept
     LockLost            - the right to settle a message has ended
@@ -51,8 +57,10 @@ __all__ = [
     "DeadlineExceeded",
     "EngineBusy",
     "EngineUnavailable",
+    "ExpressionFailed",
     "FailureNotFound",
     "HandlersHung",
+    "InvalidExpression",
     "InvalidFilter",
     "InvalidMessage",
     "InvalidPayload",
@@ -63,6 +71,7 @@ __all__ = [
     "MessageNotFound",
     "MessageTooLarge",
     "MissingExtra",
+    "NotAQueue",
     "NotSupported",
     "NoteNotFound",
     "OperationConflict",
@@ -79,6 +88,9 @@ __all__ = [
     "StorageFull",
     "StorageReadOnly",
     "StorageReplaced",
+    "SubscriptionNotFound",
+    "TopicConflict",
+    "TopicNotFound",
     "TransformFailed",
     "Unavailable",
     "UnknownPolicy",
@@ -283,6 +295,60 @@ class QueueNotFound(UsageError, LookupError, code="queue-not-found"):
         return f"there is no queue {self.queue!r}; {meant}declare it first: await broker.declare({self.queue!r})"
 
 
+class NotAQueue(UsageError, code="not-a-queue"):
+    """It is a topic: messages are sent to it, and received from its subscriptions.
+
+    Attributes:
+        topic: its name.
+        subscriptions: the names of the queues of its subscriptions.
+    """
+
+    def __init__(self, topic: str, subscriptions: "tuple[str, ...]" = ()) -> None:
+        super().__init__(topic, subscriptions)
+        self.topic = topic
+        self.subscriptions = subscriptions
+
+    def __str__(self) -> str:
+        known = ", ".join(self.subscriptions[:5]) or "it has none yet: await broker.subscribe(...)"
+        return f"{self.topic!r} is a topic, not a queue; use the queue of one of its subscriptions: {known}"
+
+
+class TopicNotFound(UsageError, LookupError, code="topic-not-found"):
+    """There is no topic of this name.
+
+    Attributes:
+        topic: the name.
+        is_queue: whether there is a queue of this name.
+    """
+
+    def __init__(self, topic: str, *, is_queue: bool = False) -> None:
+        super().__init__(topic)
+        self.topic = topic
+        self.is_queue = is_queue
+
+    def __str__(self) -> str:
+        if self.is_queue:
+            return f"{self.topic!r} is a queue, not a topic; a topic needs a name that no queue has"
+        return f"there is no topic {self.topic!r}; declare it first: await broker.declare_topic({self.topic!r})"
+
+
+class SubscriptionNotFound(UsageError, LookupError, code="subscription-not-found"):
+    """A topic has no subscription of this name.
+
+    Attributes:
+        topic: the topic.
+        name: the name.
+    """
+
+    def __init__(self, topic: str, name: str) -> None:
+        super().__init__(topic, name)
+        self.topic = topic
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} has no subscription {self.name!r}; redrive topics show {self.topic} lists them"
+
+
 class QueueConflict(UsageError, code="queue-conflict"):
     """A queue exists with other settings than the requested ones.
 
@@ -299,6 +365,33 @@ class QueueConflict(UsageError, code="queue-conflict"):
     def __str__(self) -> str:
         differing = ", ".join(f"{name} is {now!r}, not {asked!r}" for name, (now, asked) in self.differences.items())
         return f"queue {self.queue!r} exists with other settings: {differing}; change it with await broker.update(...)"
+
+
+class TopicConflict(QueueConflict, code="topic-conflict"):
+    """A topic exists with other settings than the requested ones."""
+
+    def __str__(self) -> str:
+        return super().__str__().replace("queue", "topic", 1).replace("broker.update(", "broker.update_topic(")
+
+
+class InvalidExpression(UsageError, ValueError, code="invalid-expression"):
+    """The text of an expression cannot be read.
+
+    Attributes:
+        text: the expression.
+        problem: what is wrong with it, and where.
+        position: where in the text that is, counted from 0; None if it is not known.
+    """
+
+    def __init__(self, text: str, problem: str, position: "int | None" = None) -> None:
+        super().__init__(text, problem, position)
+        self.text = text
+        self.problem = problem
+        self.position = position
+
+    def __str__(self) -> str:
+        where = "" if self.position is None else f" at character {self.position + 1}"
+        return f"the expression {self.text[:200]!r} cannot be read{where}: {self.problem}"
 
 
 class NotSupported(UsageError, code="not-supported"):
@@ -503,6 +596,23 @@ class RedirectRefused(UsageError, code="redirect-refused"):
 
 class MessageError(RedriveError, code="message-error"):
     """Something is wrong with this message, or with your right to it; others are not affected."""
+
+
+class ExpressionFailed(MessageError, code="expression-failed"):
+    """An expression cannot be evaluated for a message.
+
+    Attributes:
+        text: the expression.
+        problem: why not.
+    """
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(text, problem)
+        self.text = text
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"the expression {self.text[:200]!r} failed: {self.problem}"
 
 
 class InvalidMessage(MessageError, ValueError, code="invalid-message"):

@@ -68,6 +68,9 @@ async def fill(url):
             await recovery.note(f"group:{found[0].group}", HOSTILE, actor=HOSTILE)
             await recovery.edit(found[2].id, Transform(set_headers={HOSTILE: HOSTILE}), **who)
         await broker.send("error", message("new", **here))
+        await broker.declare_topic("news", keep_unmatched=True)
+        await broker.subscribe("news", "evil", {HOSTILE: HOSTILE})
+        await broker.send("news", message("unmatched"))
 
 
 HOSTILE_FILTER = "text:'" + HOSTILE.replace("'", "") + "'"
@@ -94,6 +97,19 @@ COMMANDS = {
     "queues purge": [("queues", "purge", "orders", "--yes"), ("queues", "purge", HOSTILE, "--yes")],
     "queues show": [("queues", "show", "orders"), ("queues", "show", HOSTILE)],
     "queues update": [("queues", "update", "orders", "--lock-duration", HOSTILE)],
+    "topics": [("topics",)],
+    "topics declare": [("topics", "declare", "alarms"), ("topics", "declare", HOSTILE)],
+    "topics update": [("topics", "update", "news", "--max-message-bytes", HOSTILE)],
+    "topics subscribe": [
+        ("topics", "subscribe", "news", "all"),
+        ("topics", "subscribe", "news", HOSTILE),
+        ("topics", "subscribe", "news", "x", "--rule", HOSTILE),
+        ("topics", "subscribe", "news", "x", "--equals", HOSTILE),
+        ("topics", "subscribe", "news", "x", "--equals", f"{HOSTILE}={HOSTILE}"),
+    ],
+    "topics show": [("topics", "show", "news"), ("topics", "show", HOSTILE)],
+    "topics unsubscribe": [("topics", "unsubscribe", "news", "evil", "--yes")],
+    "topics delete": [("topics", "delete", "news", "--yes"), ("topics", "delete", HOSTILE, "--yes")],
     "send": [("send", "orders", HOSTILE, "--id", HOSTILE), ("send", "orders", "x", "--header", HOSTILE)],
     "receive": [
         ("receive", "orders", "--complete"),

@@ -2,6 +2,8 @@
 """Where an engine lives: how it is opened there, how it crashes, and how everything is taken away in the end."""
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,6 +33,11 @@ class SqliteHome:
                 shutil.copy(left, f"{after}{suffix}")
         self._file = after
 
+    def strays(self):
+        """Return shared bodies without a message, and messages without their body."""
+        with closing(sqlite3.connect(self._file)) as connection:
+            return strays(lambda text: connection.execute(text.replace("@.", "redrive_")).fetchall())
+
     def remove(self):
         """Take everything away."""
         self._folder.cleanup()
@@ -51,6 +58,24 @@ class PostgresHome:
         """Cut the engine off."""
         terminate_backends(self._url)
 
+    def strays(self):
+        """Return shared bodies without a message, and messages without their body."""
+        return strays(lambda text: run_sql(self._url, text.replace("@.", f'"{self._schema}".')))
+
     def remove(self):
         """Take everything away."""
         run_sql(self._url, f'DROP SCHEMA "{self._schema}" CASCADE')
+
+
+def strays(read):
+    """Return the numbers of shared bodies without a message, and of messages whose shared body is not there.
+
+    Args:
+        read: runs a statement, in which the tables have the prefix ``@.``, and returns its rows.
+    """
+    unused = "SELECT c.id FROM @.contents c WHERE NOT EXISTS (SELECT 1 FROM @.messages m WHERE m.content = c.id)"
+    empty = (
+        "SELECT m.sequence FROM @.messages m WHERE m.content IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM @.contents c WHERE c.id = m.content)"
+    )
+    return [row[0] for row in read(unused)], [row[0] for row in read(empty)]

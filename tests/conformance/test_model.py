@@ -24,25 +24,32 @@ from redrive.broker import (
     Defer,
     Message,
     QueueSettings,
+    Rule,
     Send,
     State,
+    TopicSettings,
     dead_letter_queue,
+    subscription_queue,
 )
 from redrive.broker.lifecycle import MessageEvent
-from redrive.broker.rules import LOCKED_STATES, MAX_DELIVERY_COUNT_EXCEEDED
+from redrive.broker.rules import LOCKED_STATES, MAX_DELIVERY_COUNT_EXCEEDED, NO_SUBSCRIPTION
 from redrive.clock import utc
 from redrive.errors import LockLost, MessageNotFound
 from redrive.testing import ManualClock
 from tests.conformance.homes import PostgresHome, SqliteHome
-from tests.conformance.model import Model
+from tests.conformance.model import Entry, Model
 
-PLAIN, STRICT = "plain", "strict"
-QUEUES = {
+PLAIN, STRICT, TOPIC = "plain", "strict", "news"
+SETTINGS = {
     PLAIN: QueueSettings(lock_duration=10, max_delivery_count=3),
     STRICT: QueueSettings(lock_duration=4, max_delivery_count=2, default_ttl=12, dead_letter_on_expiration=True),
 }
+SUBSCRIPTIONS = {subscription_queue(TOPIC, name): name for name in SETTINGS}
+QUEUES = SETTINGS | {queue: SETTINGS[name] for queue, name in SUBSCRIPTIONS.items()}
 DEAD_SETTINGS = QueueSettings(lock_duration=10, max_delivery_count=2_000)
-NAMES = [*QUEUES, *(dead_letter_queue(name) for name in QUEUES)]
+NAMES = [*QUEUES, *(dead_letter_queue(name) for name in (*QUEUES, TOPIC))]
+LARGE = b"x" * 2_000
+"""Larger than what SQLite keeps in a message's row."""
 
 queues = st.sampled_from(list(QUEUES))
 all_queues = queues | st.sampled_from(NAMES)
@@ -62,6 +69,8 @@ class Lives(RuleBasedStateMachine):
         for name, of_queue in QUEUES.items():  # a dead-letter queue's locks last as long as its queue's
             dead = replace(DEAD_SETTINGS, lock_duration=of_queue.lock_duration)
             self.model.queues[dead_letter_queue(name)] = dead
+        self.model.queues[dead_letter_queue(TOPIC)] = replace(DEAD_SETTINGS, lock_duration=60)
+        self.unmatched = 0
         self.engine = self.opened()
         self.locks = []
         self.numbers = [0]
@@ -85,8 +94,11 @@ class Lives(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def begin(self, data):
-        for name, wanted in QUEUES.items():
+        for name, wanted in SETTINGS.items():
             assert self.run(self.engine.declare(name, wanted))
+        assert self.run(self.engine.declare_topic(TOPIC, TopicSettings(keep_unmatched=True)))
+        for name in SETTINGS:
+            self.subscribe(name)
         for _ in range(3):
             self.send(data)
 
@@ -101,6 +113,43 @@ class Lives(RuleBasedStateMachine):
         assert number > max(self.numbers)
         self.numbers.append(number)
         self.model.send(number, queue, body, ttl=ttl, at=self.now + delay, now=self.now)
+
+    def subscribe(self, name):
+        """Subscribe to the messages that have a header of that name."""
+        assert self.run(self.engine.subscribe(TOPIC, name, Rule.of({name: True}), SETTINGS[name]))
+
+    @rule(data=st.data(), names=st.sets(st.sampled_from([*SETTINGS]), max_size=2), body=st.sampled_from([b"", LARGE]))
+    def publish(self, data, names, body):
+        """Send a message to the topic; which number it has in each queue is the engine's business."""
+        self.model.catch_up(self.now)
+        ttl, delay = data.draw(ttls), data.draw(delays)
+        body = b"%d %b" % (self.sent, body)
+        self.sent += 1
+        message = Message(body, id=f"{self.sent}", ttl=ttl, headers=dict.fromkeys(names, True))
+        (number,) = self.apply(Send(TOPIC, message, utc(self.now + delay)))
+        assert number > max(self.numbers)
+        before = max(self.numbers)
+        for name in names:
+            queue = subscription_queue(TOPIC, name)
+            (leg,) = self.run(self.engine.peek(queue, 10, start=before + 1))
+            self.numbers.append(leg.sequence)
+            self.model.send(leg.sequence, queue, body, ttl=ttl, at=self.now + delay, now=self.now)
+        if not names:
+            self.unmatched += 1
+            self.numbers.append(number)
+            entry = Entry(number, dead_letter_queue(TOPIC), body, State.READY, None, dead=(NO_SUBSCRIPTION, TOPIC))
+            self.model.entries[number] = entry
+
+    def subscribe_anew(self, data):
+        """Remove a subscription with all its messages, and subscribe again."""
+        queue, name = data.draw(st.sampled_from([*SUBSCRIPTIONS.items()]))
+        self.run(self.engine.unsubscribe(TOPIC, name))
+        self.subscribe(name)
+        self.model.queues[queue] = SETTINGS[name]
+        for entry in list(self.model.entries.values()):
+            if entry.queue in (queue, dead_letter_queue(queue)):
+                self.ended.add(entry.sequence)
+                del self.model.entries[entry.sequence]
 
     @rule(data=st.data(), count=st.integers(1, 3))
     def send_some(self, data, count):
@@ -217,9 +266,13 @@ class Lives(RuleBasedStateMachine):
 
     # --- the world
 
-    @rule(data=st.data(), what=st.sampled_from(["time", "upkeep", "compare", "crash", "cancel", "take", "limit"]))
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(["time", "upkeep", "compare", "crash", "cancel", "take", "limit", "subscribe anew"]),
+    )
     def something_rare(self, data, what):
         steps = {
+            "subscribe anew": lambda: self.subscribe_anew(data),
             "time": lambda: self.clock.advance(data.draw(st.sampled_from([1, 4, 12, 50]))),
             "upkeep": lambda: self.run(self.engine.upkeep(data.draw(st.integers(1, 5)))),
             "compare": self.compare,
@@ -263,6 +316,9 @@ class Lives(RuleBasedStateMachine):
             assert [self.seen(one) for one in shown] == self.model.visible(name)
             assert not self.ended & {one.sequence for one in shown}, "what was done has come back"
         self.compare_counts()
+        assert self.home.strays() == ([], []), "shared bodies without a message, messages without their body"
+        (topic,) = self.run(self.engine.topics(TOPIC))
+        assert topic.unmatched == self.unmatched
 
     def compare_counts(self):
         for info in self.run(self.engine.inspect()):

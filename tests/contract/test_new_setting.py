@@ -12,7 +12,7 @@ import pytest
 from tests.patience import PATIENCE_S
 
 SRC = Path(__file__).parents[2] / "src"
-LAST = "    max_message_bytes: int = _whole("
+LAST = "    requires_session: bool = _flag("
 LINE = '    max_pending: int | None = _setting(None, WholeSetting(1, 500), "how many messages may wait")\n'
 
 USE = """

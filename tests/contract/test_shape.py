@@ -52,8 +52,9 @@ def strings(tree: ast.Module) -> Iterator[str]:
 
 @each(MODULES)
 def test_a_file_is_not_too_long(path):
-    is_longer = "engines" in path.parts or path.name == "errors.py"  # all errors are one tree, to be looked up in
-    limit = 700 if is_longer else 400
+    limit = 700 if "engines" in path.parts else 400
+    if path.name == "errors.py":
+        limit = 1_000  # all errors are one tree, to be looked up in
     lines = len(path.read_text().splitlines())
     assert lines <= limit
 

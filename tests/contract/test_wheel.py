@@ -14,7 +14,13 @@ import pytest
 from tests.docs.pages import ROOT, blocks
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-MODULES = {"asyncpg": "asyncpg", "opentelemetry-api": "opentelemetry", "rich": "rich", "typer": "typer"}
+MODULES = {
+    "asyncpg": "asyncpg",
+    "cel-expr-python": "cel_expr_python",
+    "opentelemetry-api": "opentelemetry",
+    "rich": "rich",
+    "typer": "typer",
+}
 """The module that each package of an extra is imported as."""
 
 

@@ -19,7 +19,8 @@ import redrive
 from redrive.errors import EngineUnavailable, LockLost, StorageFull
 from redrive.retry import Fixed, retry
 
-QUEUE = "torture"
+QUEUE, TOPIC = "torture", "news"
+SUBSCRIPTIONS = (f"{TOPIC}/one", f"{TOPIC}/two")
 TOGETHER = 10
 """How many messages a process has in flight."""
 
@@ -33,6 +34,16 @@ class Diary:
     def write(self, word, ids=("-",), at=None):
         when = time.monotonic() if at is None else at
         os.write(self._file, "".join(f"{when:.6f} {word} {one}\n" for one in ids).encode())
+
+
+def is_on_topic():
+    """Say whether messages are sent to a topic, and received from its subscriptions."""
+    return "ACTOR_TOPIC" in os.environ
+
+
+def leg(queue, message_id):
+    """Return what a message is called in a diary: with the queue it is in, if it is in several."""
+    return f"{message_id}@{queue}" if queue in SUBSCRIPTIONS else message_id
 
 
 async def produce(broker, diary, name, should_stop):
@@ -52,7 +63,8 @@ async def produce(broker, diary, name, should_stop):
 async def send(broker, diary, ids, size):
     """Send messages together, and note it when the broker has said that they are stored."""
     try:
-        await broker.send_many(QUEUE, [redrive.broker.Message(bytes(size), id=message_id) for message_id in ids])
+        queue = TOPIC if is_on_topic() else QUEUE
+        await broker.send_many(queue, [redrive.broker.Message(bytes(size), id=message_id) for message_id in ids])
     except EngineUnavailable as error:
         await endure(diary, error)
     else:
@@ -65,35 +77,37 @@ async def endure(diary, error):
     await asyncio.sleep(0.02)
 
 
-async def consume(broker, diary, _name, should_stop):
+async def consume(broker, diary, name, should_stop):
     """Receive messages and settle each as its id says."""
+    queue = SUBSCRIPTIONS[int(name.partition(".")[0][-1]) % 2] if is_on_topic() else QUEUE
     while not should_stop():
         asked_at = time.monotonic()
         try:
-            found = await broker.receive(QUEUE, max_messages=TOGETHER, wait=0.2)
+            found = await broker.receive(queue, max_messages=TOGETHER, wait=0.2)
         except EngineUnavailable as error:
             await endure(diary, error)
             continue
-        diary.write("received", [one.id for one in found], at=asked_at)
+        diary.write("received", [leg(queue, one.id) for one in found], at=asked_at)
         await asyncio.gather(*(settle(diary, one) for one in found))
 
 
 async def settle(diary, delivery):
     """Complete most messages, dead-letter some, give some back once."""
-    fate = zlib.crc32(delivery.id.encode()) % 10
+    name = leg(delivery.queue, delivery.id)
+    fate = zlib.crc32(name.encode()) % 10
     try:
         if fate == 0:
-            diary.write("burying", [delivery.id])
+            diary.write("burying", [name])
             await delivery.dead_letter("Torture")
-            diary.write("buried", [delivery.id])
+            diary.write("buried", [name])
         elif fate == 1 and delivery.delivery_count == 1:
             await delivery.abandon()
         else:
-            diary.write("completing", [delivery.id])
+            diary.write("completing", [name])
             await delivery.complete()
-            diary.write("completed", [delivery.id])
+            diary.write("completed", [name])
     except LockLost:
-        diary.write("lost", [delivery.id])
+        diary.write("lost", [name])
     except EngineUnavailable as error:
         await endure(diary, error)
 

@@ -5,6 +5,7 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 
+from tests.conformance.homes import strays
 from tests.postgres.server import run_sql, terminate_backends
 
 STORED = "SELECT m.id FROM @.messages m JOIN @.queues q ON q.id = m.queue WHERE q.name = "
@@ -33,6 +34,10 @@ class SqliteSite:
     def rows(self):
         """Return all messages: their queues, numbers, ids and bodies."""
         return [(*row, bytes(body).decode()) for *row, body in self._rows(ROWS)]
+
+    def strays(self):
+        """Return shared bodies without a message, and messages without their body."""
+        return strays(self._rows)
 
     def check_integrity(self):
         """Fail if SQLite finds anything wrong with the file."""
@@ -68,6 +73,10 @@ class PostgresSite:
     def rows(self):
         """Return all messages: their queues, numbers, ids and bodies."""
         return [(*row, bytes(body).decode()) for *row, body in self._rows(ROWS)]
+
+    def strays(self):
+        """Return shared bodies without a message, and messages without their body."""
+        return strays(self._rows)
 
     def check_integrity(self):
         """Fail if a message has no queue, or if its state does not go with its lock and its time."""

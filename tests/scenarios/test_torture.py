@@ -13,9 +13,9 @@ from itertools import cycle, islice
 import pytest
 
 import redrive
-from redrive.broker import dead_letter_queue
+from redrive.broker.rules import DEAD_LETTER_SUFFIX
 from tests.patience import PATIENCE_S
-from tests.scenarios.actors import QUEUE, TOGETHER
+from tests.scenarios.actors import QUEUE, SUBSCRIPTIONS, TOGETHER, TOPIC, leg
 from tests.scenarios.sites import PostgresSite, SqliteSite
 from tests.scenarios.stage import Line, Stage
 
@@ -34,26 +34,52 @@ def postgres_site(breakable_postgres, breakable_url):
 
 
 @pytest.fixture(params=["sqlite_site", "postgres_site"])
-def stage(request, tmp_path):
-    stage = Stage(request.getfixturevalue(request.param), tmp_path)
+def site(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def stage(site, tmp_path):
+    stage = Stage(site, tmp_path)
     yield stage
     stage.clear()
 
 
-async def declared(url):
+@pytest.fixture
+def topic_stage(site, tmp_path):
+    """All messages are sent to a topic with two subscriptions, each with half of the consumers."""
+    stage = Stage(site, tmp_path, ACTOR_TOPIC="yes")
+    yield stage
+    stage.clear()
+
+
+async def declared(url, queues):
+    settings = {"lock_duration": LOCK_S, "max_delivery_count": 100}
     async with redrive.connect(url) as broker:
-        await broker.declare(QUEUE, lock_duration=LOCK_S, max_delivery_count=100)
+        if queues == SUBSCRIPTIONS:
+            await broker.declare_topic(TOPIC)
+            for queue in queues:
+                await broker.subscribe(TOPIC, queue.removeprefix(f"{TOPIC}/"), **settings)
+        else:
+            await broker.declare(QUEUE, **settings)
 
 
-async def drained(url):
+async def drained(url, queues):
     """Receive and complete everything that is left; return the ids."""
     ids = []
     async with redrive.connect(url) as broker:
-        await broker.update(QUEUE, lock_duration=PATIENCE_S)  # what is locked from now on is not lost to slowness
-        while found := await broker.receive(QUEUE, max_messages=100, wait=2 * LOCK_S):
-            ids += [one.id for one in found]
-            await broker.apply(*(redrive.broker.Complete(one.lock) for one in found))
+        for queue in queues:
+            await broker.update(queue, lock_duration=PATIENCE_S)  # what is locked from now on is not lost to slowness
+            while found := await broker.receive(queue, max_messages=100, wait=2 * LOCK_S):
+                ids += [leg(queue, one.id) for one in found]
+                await broker.apply(*(redrive.broker.Complete(one.lock) for one in found))
     return ids
+
+
+def stored(site, queues, suffix=""):
+    """Return how often each message is in some queues."""
+    found = ((queue, site.stored(queue + suffix).items()) for queue in queues)
+    return Counter({leg(queue, name): times for queue, there in found for name, times in there})
 
 
 def play(stage, kills, chance):
@@ -101,24 +127,39 @@ def delivered_after_completion(lines):
     return {line.id for line in lines if line.word == "received" and line.id in done and line.at > done[line.id]}
 
 
-@pytest.mark.parametrize(
+how_many_kills = pytest.mark.parametrize(
     "kills",
     [
         pytest.param(6, id="short"),
         pytest.param(100, id="long", marks=[pytest.mark.torture, pytest.mark.timeout(600)]),
     ],
 )
+
+
+@how_many_kills
 def test_every_acknowledged_send_is_found_exactly_once_whoever_is_killed(stage, kills):
+    check_kills(stage, kills, (QUEUE,))
+
+
+@how_many_kills
+def test_every_subscription_has_every_acknowledged_send_exactly_once_whoever_is_killed(topic_stage, kills):
+    check_kills(topic_stage, kills, SUBSCRIPTIONS)
+    unused, empty = topic_stage.site.strays()
+    assert (unused, empty) == ([], []), "bodies without a message, messages without their body"
+
+
+def check_kills(stage, kills, queues):
+    """Play, and see that what was sent is in each of the queues, or was completed there."""
     seed = random.Random().randrange(2**32)
     print(f"seed {seed}")
-    asyncio.run(declared(stage.site.url))
+    asyncio.run(declared(stage.site.url, queues))
 
     killed = play(stage, kills, random.Random(seed))
 
     lines = stage.lines()
-    sending, sent = stage.ids("sending"), stage.ids("sent")
+    sending, sent = ({leg(queue, name) for queue in queues for name in stage.ids(word)} for word in ("sending", "sent"))
     completing, completed = stage.ids("completing"), stage.ids("completed")
-    queued, dead = stage.site.stored(QUEUE), stage.site.stored(dead_letter_queue(QUEUE))
+    queued, dead = stored(stage.site, queues), stored(stage.site, queues, DEAD_LETTER_SUFFIX)
     gone = sent - queued.keys() - dead.keys()
     unsure = gone - completed  # killed after the commit, before the diary
     print(
@@ -139,7 +180,7 @@ def test_every_acknowledged_send_is_found_exactly_once_whoever_is_killed(stage, 
     assert delivered_after_completion(lines) == set()
     assert queued.keys() | dead.keys() | completed <= sending, "there is a message that nobody sent"
 
-    assert sorted(asyncio.run(drained(stage.site.url))) == sorted(queued)
+    assert sorted(asyncio.run(drained(stage.site.url, queues))) == sorted(queued)
 
 
 def test_the_scenario_notices_a_completed_message_that_comes_back():

@@ -27,7 +27,16 @@ from redrive.broker.message import DeadLetterInfo, Headers, HeaderValue, Lock, M
 from redrive.broker.port import Capabilities, Engine, QueueInfo
 from redrive.broker.rules import dead_letter_queue, is_own_queue, source_queue
 from redrive.broker.session import Session
-from redrive.broker.settings import DurationSetting, FlagSetting, QueueOptions, QueueSettings, WholeSetting
+from redrive.broker.settings import (
+    DurationSetting,
+    FlagSetting,
+    QueueOptions,
+    QueueSettings,
+    TopicOptions,
+    TopicSettings,
+    WholeSetting,
+)
+from redrive.broker.topics import Rule, RuleLike, SubscriptionInfo, TopicInfo, subscription_queue
 
 __all__ = [
     "Abandon",
@@ -57,12 +66,18 @@ __all__ = [
     "QueueSettings",
     "Received",
     "Resubmitted",
+    "Rule",
+    "RuleLike",
     "Send",
     "Session",
     "SessionLock",
     "SetSessionState",
     "State",
     "Stayed",
+    "SubscriptionInfo",
+    "TopicInfo",
+    "TopicOptions",
+    "TopicSettings",
     "WholeSetting",
     "dead_letter_queue",
     "decoder",
@@ -72,5 +87,6 @@ __all__ = [
     "random_id",
     "rules",
     "source_queue",
+    "subscription_queue",
     "views",
 ]

@@ -12,7 +12,7 @@ from redrive.broker.effects import Cancel, Effect, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, check_text
 from redrive.broker.rules import is_queue_name
-from redrive.broker.settings import QueueSettings
+from redrive.broker.settings import QueueSettings, TopicSettings
 from redrive.errors import InvalidMessage, InvalidSetting, QueueNotFound, UnknownSetting, UsageError
 
 
@@ -37,12 +37,12 @@ def check_effect(effect: Effect) -> Effect:
     return effect
 
 
-def check_settings(settings: Mapping[str, object]) -> None:
-    """See that the names of settings are those of a queue's."""
-    known = QueueSettings.names()
+def check_settings(settings: Mapping[str, object], kind: type[QueueSettings | TopicSettings] = QueueSettings) -> None:
+    """See that the names of settings are those of a queue's, or of a topic's."""
+    known = kind.names()
     for name in settings:
         if name not in known:
-            raise UnknownSetting("a queue", name, known)
+            raise UnknownSetting("a queue" if kind is QueueSettings else "a topic", name, known)
 
 
 def check_sequence(name: str, value: int) -> int:

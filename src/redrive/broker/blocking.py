@@ -14,10 +14,11 @@ from redrive.broker.delivery import Delivery
 from redrive.broker.effects import Effect, EffectResult, SessionLock
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Payload, Received
-from redrive.broker.port import Capabilities, QueueInfo
+from redrive.broker.port import Capabilities, QueueInfo, TopicInfo
 from redrive.broker.portal import Portal
 from redrive.broker.session import Session
-from redrive.broker.settings import QueueOptions
+from redrive.broker.settings import QueueOptions, TopicOptions
+from redrive.broker.topics import RuleLike
 from redrive.errors import UsageError
 
 
@@ -94,7 +95,7 @@ class BlockingBroker:
         self._portal.run(self._inner.update(queue, **settings))
 
     def delete(self, queue: str) -> None:
-        """Delete a queue, its dead-letter queue and all their messages."""
+        """Delete a queue, its dead-letter queue and all their messages; of a topic, all its subscriptions, too."""
         self._portal.run(self._inner.delete(queue))
 
     def inspect(self, queue: str) -> QueueInfo:
@@ -105,8 +106,45 @@ class BlockingBroker:
         """Describe all queues, in order of their names."""
         return self._portal.run(self._inner.queues())
 
+    def declare_topic(self, topic: str, **settings: Unpack[TopicOptions]) -> None:
+        """Make sure that a topic is there. What is sent to it goes to every subscription whose rule matches.
+
+        Raises:
+            TopicConflict: it is there already, and a setting you state is another.
+        """
+        self._portal.run(self._inner.declare_topic(topic, **settings))
+
+    def update_topic(self, topic: str, **settings: Unpack[TopicOptions]) -> None:
+        """Change some settings of a topic."""
+        self._portal.run(self._inner.update_topic(topic, **settings))
+
+    def subscribe(self, topic: str, name: str, rule: RuleLike = None, **settings: Unpack[QueueOptions]) -> str:
+        """Make sure that a topic has a subscription with this rule; return the name of its queue, ``topic/name``.
+
+        It gets what is sent from now on. If it is there already, it has this rule for what is sent from now on.
+
+        Args:
+            topic: the topic.
+            name: the subscription's own name.
+            rule: which messages it gets. None: all; ``{"region": "eu"}``: those whose properties or headers are equal;
+                ``"body.total > 100"``: those for which an expression is true.
+            settings: those of its queue.
+        """
+        return self._portal.run(self._inner.subscribe(topic, name, rule, **settings))
+
+    def unsubscribe(self, topic: str, name: str) -> None:
+        """Remove a subscription, its queue and all messages in it."""
+        self._portal.run(self._inner.unsubscribe(topic, name))
+
+    def topics(self) -> list[TopicInfo]:
+        """Describe all topics and their subscriptions, in order of their names."""
+        return self._portal.run(self._inner.topics())
+
     def send(self, queue: str, message: Payload) -> int | None:
-        """Send a message; return its sequence number, or None if it was recognised as a duplicate."""
+        """Send a message to a queue or a topic; return its sequence number.
+
+        None: it was recognised as a duplicate, or no subscription of the topic gets it.
+        """
         return self._portal.run(self._inner.send(queue, message))
 
     def send_many(self, queue: str, messages: Iterable[Payload]) -> list[int | None]:

@@ -6,13 +6,12 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack
 
 from redrive import duration, instant
-from redrive.broker import bulk
+from redrive.broker import bulk, declarations
 from redrive.broker.arguments import (
     check_most,
     check_payloads,
@@ -20,7 +19,6 @@ from redrive.broker.arguments import (
     check_sequence,
     check_sequences,
     check_session_id,
-    check_settings,
     check_states,
 )
 from redrive.broker.bulk import Resubmitted
@@ -38,17 +36,18 @@ from redrive.broker.port import (
     OpenTransactions,
     QueueInfo,
     Sessions,
+    TopicInfo,
+    Topics,
     ability,
     check_effects,
-    check_settings_supported,
     find_ability,
 )
 from redrive.broker.retry_engine import retrying
-from redrive.broker.rules import check_queue_name
 from redrive.broker.session import Session
-from redrive.broker.settings import QueueOptions, QueueSettings, check_max_messages
+from redrive.broker.settings import QueueOptions, TopicOptions, check_max_messages
+from redrive.broker.topics import RuleLike, check_subscription
 from redrive.clock import Clock, pause, system_clock, utc
-from redrive.errors import QueueConflict, RedriveError, UsageError
+from redrive.errors import RedriveError, UsageError
 from redrive.retry import Policy, Retry
 
 _logger = logging.getLogger("redrive.broker")
@@ -145,28 +144,14 @@ class Broker:
             QueueConflict: it is there already, and a setting you state is another.
             InvalidSetting: a name or a setting is not what it may be.
         """
-        check_settings(settings)
-        wanted = QueueSettings(**settings)  # type: ignore[arg-type]  # it turns timedelta into seconds
-        check_settings_supported(self._engine, wanted)
-        if await self._engine.declare(check_queue_name(queue), wanted):
-            return
-        if not settings:  # to compare nothing, its messages need not be counted
-            return
-        there, asked = asdict((await self.inspect(queue)).settings), asdict(wanted)
-        differences = {name: (there[name], asked[name]) for name in settings if there[name] != asked[name]}
-        if differences:
-            raise QueueConflict(queue, differences)
+        await declarations.declare(self._engine, queue, settings)
 
     async def update(self, queue: str, **settings: Unpack[QueueOptions]) -> None:
         """Change some settings of a queue. Messages that are already there keep the expiry they were given."""
-        check_settings(settings)
-        current = (await self.inspect(queue)).settings
-        wanted = replace(current, **settings)  # type: ignore[arg-type]  # as in declare
-        check_settings_supported(self._engine, wanted)
-        await self._engine.update(queue, wanted)
+        await declarations.update(self._engine, queue, settings)
 
     async def delete(self, queue: str) -> None:
-        """Delete a queue, its dead-letter queue and all their messages."""
+        """Delete a queue, its dead-letter queue and all their messages; of a topic, all its subscriptions, too."""
         await self._engine.delete(check_queue(queue))
 
     async def inspect(self, queue: str) -> QueueInfo:
@@ -177,10 +162,50 @@ class Broker:
         """Describe all queues, in order of their names."""
         return await self._engine.inspect()
 
+    # --- topics
+
+    async def declare_topic(self, topic: str, **settings: Unpack[TopicOptions]) -> None:
+        """Make sure that a topic is there. What is sent to it goes to every subscription whose rule matches.
+
+        Raises:
+            TopicConflict: it is there already, and a setting you state is another.
+        """
+        await declarations.declare_topic(self._engine, topic, settings)
+
+    async def update_topic(self, topic: str, **settings: Unpack[TopicOptions]) -> None:
+        """Change some settings of a topic."""
+        await declarations.update_topic(self._engine, topic, settings)
+
+    async def subscribe(self, topic: str, name: str, rule: RuleLike = None, **settings: Unpack[QueueOptions]) -> str:
+        """Make sure that a topic has a subscription with this rule; return the name of its queue, ``topic/name``.
+
+        It gets what is sent from now on. If it is there already, it has this rule for what is sent from now on.
+
+        Args:
+            topic: the topic.
+            name: the subscription's own name.
+            rule: which messages it gets. None: all; ``{"region": "eu"}``: those whose properties or headers are equal;
+                ``"body.total > 100"``: those for which an expression is true.
+            settings: those of its queue.
+        """
+        return await declarations.subscribe(self._engine, topic, name, rule, settings)
+
+    async def unsubscribe(self, topic: str, name: str) -> None:
+        """Remove a subscription, its queue and all messages in it."""
+        check_subscription(topic, name)
+        await ability(self._engine, Topics).unsubscribe(topic, name)
+
+    async def topics(self) -> list[TopicInfo]:
+        """Describe all topics and their subscriptions, in order of their names."""
+        return await ability(self._engine, Topics).topics()
+
     # --- sending
 
     async def send(self, queue: str, message: Payload) -> int | None:
-        """Send a message; return its sequence number, or None if it was recognised as a duplicate."""
+        """Send a message to a queue or a topic; return its sequence number.
+
+        None: it was recognised as a duplicate, or no subscription of the topic gets it.
+        """
         return (await self._engine.apply([Send(check_queue(queue), as_message(message, self._new_id))]))[0]
 
     async def send_many(self, queue: str, messages: Iterable[Payload]) -> list[int | None]:

@@ -29,7 +29,8 @@ from redrive.broker.effects import (
 )
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, HeaderValue, Lock, Message, Received, unsealed
-from redrive.broker.settings import QueueSettings
+from redrive.broker.settings import QueueSettings, TopicSettings
+from redrive.broker.topics import Rule, TopicInfo
 from redrive.errors import NotSupported
 
 __all__ = [
@@ -55,11 +56,15 @@ __all__ = [
     "QueueInfo",
     "QueueSettings",
     "Received",
+    "Rule",
     "Send",
     "SessionLock",
     "Sessions",
     "SetSessionState",
     "State",
+    "TopicInfo",
+    "TopicSettings",
+    "Topics",
     "Upkeep",
     "ability",
     "check_effects",
@@ -275,6 +280,33 @@ class Database(Protocol):
         ...
 
 
+class Topics(Protocol):
+    """Topics: what is sent to one is stored once, and goes to every subscription whose rule matches.
+
+    Sending is ``apply``, as to a queue, and a subscription is a queue for every other verb.
+    """
+
+    async def declare_topic(self, name: str, settings: TopicSettings) -> bool:
+        """Create a topic; False if it is there already, with whatever settings."""
+        ...
+
+    async def update_topic(self, name: str, settings: TopicSettings) -> None:
+        """Change a topic's settings."""
+        ...
+
+    async def subscribe(self, topic: str, name: str, rule: Rule, settings: QueueSettings) -> bool:
+        """Create a subscription; False if it is there already: then it gets the rule, and keeps its settings."""
+        ...
+
+    async def unsubscribe(self, topic: str, name: str) -> None:
+        """Remove a subscription and all messages in its queue."""
+        ...
+
+    async def topics(self, name: str | None = None) -> list[TopicInfo]:
+        """Describe one topic, or all of them in order of their names."""
+        ...
+
+
 class OpenTransactions(Protocol):
     """A database whose effects can become part of a transaction that the user has opened."""
 
@@ -288,6 +320,7 @@ _FEATURES: Final[dict[type, str]] = {
     Deferral: "deferred messages",
     Browsing: "looking at messages without receiving them (peek)",
     Maintenance: "upkeep",
+    Topics: "topics",
     Database: "SQL of your own in its transaction (inside=)",
     OpenTransactions: "joining a transaction that you have opened (within=); give your part as inside=",
 }

@@ -21,7 +21,11 @@ from redrive.broker.port import (
     Maintenance,
     OpenTransactions,
     QueueInfo,
+    Rule,
     Sessions,
+    TopicInfo,
+    Topics,
+    TopicSettings,
     Upkeep,
     find_ability,
 )
@@ -199,6 +203,28 @@ class _RetryingBrowsing(RetryingEngine):
         return await self._again("peek", self._inner.peek, queue, limit, start=start, states=states)
 
 
+class _RetryingTopics(RetryingEngine):
+    async def declare_topic(self, name: str, settings: TopicSettings) -> bool:
+        """Create a topic."""
+        return await self._once("declare topic", self._inner.declare_topic, name, settings)
+
+    async def update_topic(self, name: str, settings: TopicSettings) -> None:
+        """Change a topic's settings."""
+        await self._again("update topic", self._inner.update_topic, name, settings)
+
+    async def subscribe(self, topic: str, name: str, rule: Rule, settings: QueueSettings) -> bool:
+        """Create a subscription, or give it another rule."""
+        return await self._once("subscribe", self._inner.subscribe, topic, name, rule, settings)
+
+    async def unsubscribe(self, topic: str, name: str) -> None:
+        """Remove a subscription."""
+        await self._once("unsubscribe", self._inner.unsubscribe, topic, name)
+
+    async def topics(self, name: str | None = None) -> list[TopicInfo]:
+        """Describe topics."""
+        return await self._again("describe topics", self._inner.topics, name)
+
+
 class _SingleMaintenance(RetryingEngine):
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do what no caller has asked for; it comes round again by itself."""
@@ -234,6 +260,7 @@ _PARTS: dict[type, type[RetryingEngine]] = {
     Sessions: _RetryingSessions,
     Deferral: _RetryingDeferral,
     Browsing: _RetryingBrowsing,
+    Topics: _RetryingTopics,
     Maintenance: _SingleMaintenance,
     Database: _SingleDatabase,
     OpenTransactions: _SingleOpenTransactions,

@@ -40,6 +40,14 @@ STAGING_QUEUES: Final = "redrive.staging/"
 
 MAX_DELIVERY_COUNT_EXCEEDED: Final = "MaxDeliveryCountExceeded"
 TTL_EXPIRED: Final = "TTLExpiredException"
+RULE_FAILED: Final = "RuleFailed"
+"""Why a message is a dead letter of a subscription whose rule could not be evaluated for it."""
+
+REFUSED: Final = "MessageRefused"
+"""Why a message is a dead letter of a subscription whose queue does not take it."""
+
+NO_SUBSCRIPTION: Final = "NoSubscription"
+NO_SUBSCRIPTION_TEXT: Final = "no subscription's rule matched it"
 EXPIRED_TEXT: Final = "its time to live was over before it was received"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The settings of a queue, and the checks of what callers give. Pure: no I/O, no clock, no randomness.
+"""The settings of a queue or a topic, and the checks of what callers give. Pure: no I/O, no clock, no randomness.
 
 A setting is one line of ``QueueSettings``, which says its default, what it may be and what it does. Engines store all
 settings together, and the command line makes its options of these lines, so a new setting is written nowhere else; its
@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol, Self, TypedDict, cast
 
 from redrive import duration, number
 from redrive.broker.rules import LARGEST_MESSAGE_BYTES
@@ -87,8 +87,42 @@ def _flag(text: str) -> Any:  # noqa: ANN401 - as above
     return _setting(default=False, kind=FlagSetting(), text=text)
 
 
+class _Settings:
+    """What settings of every kind have."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for each in fields(self):  # type: ignore[arg-type]  # every kind is a dataclass
+            value = getattr(self, each.name)
+            if value is not None or each.default is not None:
+                object.__setattr__(self, each.name, each.metadata["kind"].checked(each.name, value))
+
+    def to_json(self) -> str:
+        """Return all settings as a text, as engines store them."""
+        return json.dumps({name: getattr(self, name) for name in self.names()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return settings that were stored; what a newer version has stored beside them is left out."""
+        found: Self = _read_settings(cast("Any", cls), text)
+        return found
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of the settings."""
+        return tuple(each.name for each in fields(cls))  # type: ignore[arg-type]  # every kind is a dataclass
+
+
+@lru_cache(maxsize=1_000)
+def _read_settings(kind: Any, text: str) -> Any:  # noqa: ANN401 - a kind of settings, and settings of that kind
+    """Return stored settings; most queues of a store have the same, and a store may have thousands of queues."""
+    known = frozenset(kind.names())
+    return kind(**{name: value for name, value in json.loads(text).items() if name in known})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
+class QueueSettings(_Settings):
     """How a queue behaves. Lengths of time are seconds; a ``timedelta`` is turned into them.
 
     The metadata of each field has its ``kind``, which is one of ``DurationSetting``, ``WholeSetting`` and
@@ -103,21 +137,6 @@ class QueueSettings:
     duplicate_detection: float | None = _seconds("drop a message whose id was sent within that long")
     requires_session: bool = _flag("receive messages by session only")
     max_message_bytes: int = _whole("how large body and headers may be", LARGEST_MESSAGE_BYTES, 104_857_600)
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if value is not None or each.default is not None:
-                object.__setattr__(self, each.name, each.metadata["kind"].checked(each.name, value))
-
-    def to_json(self) -> str:
-        """Return all settings as a text, as engines store them."""
-        return json.dumps({name: getattr(self, name) for name in self.names()})
-
-    @classmethod
-    def from_json(cls, text: str) -> "QueueSettings":
-        """Return settings that were stored; what a newer version has stored beside them is left out."""
-        return _read_settings(text)
 
     def changed(self, wanted: "QueueSettings") -> "QueueSettings":
         """Return the settings to be stored instead of these, if a queue may change to them.
@@ -134,17 +153,17 @@ class QueueSettings:
         """Return the settings of the dead-letter queue of a queue with these."""
         return QueueSettings(lock_duration=self.lock_duration, max_delivery_count=2_000)
 
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The names of the settings."""
-        return tuple(each.name for each in fields(cls))
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings(_Settings):
+    """How a topic behaves. The metadata of the fields are as those of ``QueueSettings``."""
 
-@lru_cache(maxsize=1_000)
-def _read_settings(text: str) -> QueueSettings:
-    """Return stored settings; most queues of a store have the same, and a store may have thousands of queues."""
-    known = frozenset(QueueSettings.names())
-    return QueueSettings(**{name: value for name, value in json.loads(text).items() if name in known})
+    keep_unmatched: bool = _flag("dead-letter messages that no subscription gets instead of dropping them")
+    max_message_bytes: int = _whole("how large body and headers may be", LARGEST_MESSAGE_BYTES, 104_857_600)
+
+    def of_queue(self) -> QueueSettings:
+        """Return the settings of the queue that has the topic's dead letters."""
+        return QueueSettings(max_message_bytes=self.max_message_bytes)
 
 
 class QueueOptions(TypedDict, total=False):
@@ -157,6 +176,13 @@ class QueueOptions(TypedDict, total=False):
     auto_delete_on_idle: float | timedelta | None
     duplicate_detection: float | timedelta | None
     requires_session: bool
+    max_message_bytes: int
+
+
+class TopicOptions(TypedDict, total=False):
+    """The settings of a topic for a caller that states some of them; a test holds them equal to ``TopicSettings``."""
+
+    keep_unmatched: bool
     max_message_bytes: int
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redrive.broker.message import Message, Received
-from redrive.broker.port import QueueInfo
+from redrive.broker.port import QueueInfo, TopicInfo
 
 if TYPE_CHECKING:
     from redrive.broker.bulk import Resubmitted
@@ -28,6 +28,24 @@ def queue_view(queue: QueueInfo) -> View:
         "oldest_at": queue.oldest_at and queue.oldest_at.isoformat(),
         "created_at": queue.created_at.isoformat(),
         "used_at": queue.used_at.isoformat(),
+    }
+
+
+def topic_view(topic: TopicInfo) -> View:
+    """Return a topic: its settings, its subscriptions and their rules."""
+    return {
+        "name": topic.name,
+        "settings": asdict(topic.settings),
+        "subscriptions": [
+            {
+                "name": each.name,
+                "queue": each.queue,
+                "rule": {"equals": dict(each.rule.equals), "expression": each.rule.expression},
+            }
+            for each in topic.subscriptions
+        ],
+        "unmatched": topic.unmatched,
+        "created_at": topic.created_at.isoformat(),
     }
 
 

@@ -17,6 +17,7 @@ from redrive.cli.commands import (
     queues,
     recover,
     redirects,
+    topics,
     worker,
 )
 from redrive.cli.output import console
@@ -31,6 +32,7 @@ _QUEUES, _RECOVERY, _MORE = "Queues and messages", "Failed messages", "More"
 for _command in (messages.send, messages.receive, messages.peek, messages.cancel, worker.worker):
     app.command(rich_help_panel=_QUEUES)(_command)
 app.add_typer(queues.app, name="queues", rich_help_panel=_QUEUES)
+app.add_typer(topics.app, name="topics", rich_help_panel=_QUEUES)
 app.add_typer(dead.app, name="dead", rich_help_panel=_QUEUES)
 for _command in (ingest.ingest, recover.recover, recover.edit, recover.archive, recover.restore, recover.resolve):
     app.command(rich_help_panel=_RECOVERY)(_command)

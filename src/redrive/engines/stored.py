@@ -2,14 +2,18 @@
 """Messages as the columns of a database, and columns as messages."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
 from redrive.broker.headers import OWN_HEADERS
 from redrive.broker.port import DeadLetterInfo, Headers, Lock, Message, QueueSettings, Received, State, unsealed
+from redrive.broker.settings import TopicSettings
+from redrive.broker.topics import Rule, SubscriptionInfo, TopicInfo
+from redrive.clock import utc
 from redrive.errors import InvalidMessage, MessageTooLarge, SessionRequired, StorageDamaged
 
 Row: TypeAlias = tuple[Any, ...]
@@ -206,3 +210,28 @@ def lock(queue: str, sequence: int, token: int) -> Lock:
 def instant(seconds: float) -> datetime:
     """Return an instant for seconds since 1970, the last one there is if it is later than that."""
     return _instant(min(seconds, _LAST_INSTANT))
+
+
+def topics_of(rows: Iterable[Row]) -> list[TopicInfo]:
+    """Return topics, from a row for each of their subscriptions, or one without, in order of the topics' names.
+
+    The columns are the name, the settings, how many messages matched no rule, and when it was declared; and the name
+    and the rule of a subscription.
+    """
+    found: list[TopicInfo] = []
+    for (name, settings, unmatched, created_at), of_topic in groupby(rows, itemgetter(0, 1, 2, 3)):
+        subscriptions = [
+            SubscriptionInfo(name=queue.removeprefix(f"{name}/"), queue=queue, rule=Rule.from_json(rule))
+            for *_, queue, rule in of_topic
+            if queue is not None
+        ]
+        found.append(
+            TopicInfo(
+                name=name,
+                settings=TopicSettings.from_json(settings),
+                subscriptions=tuple(subscriptions),
+                unmatched=unmatched,
+                created_at=utc(created_at),
+            )
+        )
+    return found

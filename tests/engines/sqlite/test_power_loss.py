@@ -12,17 +12,30 @@ from typing import NamedTuple
 import apsw
 import pytest
 
-from redrive.broker import Complete, DeadLetter, Message, QueueSettings, Send, dead_letter_queue
+from redrive.broker import (
+    Complete,
+    DeadLetter,
+    Message,
+    QueueSettings,
+    Rule,
+    Send,
+    TopicSettings,
+    dead_letter_queue,
+    subscription_queue,
+)
 from redrive.engines.sqlite.requests import ApplyRequest, LockRequest, run_group
 from redrive.engines.sqlite.schema import migrate
 from redrive.engines.sqlite.store import Store
 from tests.engines.sqlite.power_cut import Connection, Disk
 
-QUEUE, DEAD = "orders", dead_letter_queue("orders")
+QUEUE, TOPIC = "orders", "news"
+SUBSCRIPTIONS = tuple(subscription_queue(TOPIC, name) for name in ("one", "two"))
 READ = (
-    "SELECT q.name, m.id, length(coalesce(m.body, b.body)) FROM redrive_messages m"
+    "SELECT q.name, m.id, length(coalesce(m.body, b.body, c.body)) FROM redrive_messages m"
     " JOIN redrive_queues q ON q.id = m.queue LEFT JOIN redrive_bodies b USING (sequence)"
+    " LEFT JOIN redrive_contents c ON c.id = m.content"
 )
+STRAYS = "SELECT id FROM redrive_contents WHERE id NOT IN (SELECT content FROM redrive_messages WHERE content NOT NULL)"
 
 SHORT, LONG = range(40), range(1_000, 1_400)
 seeds = pytest.mark.parametrize(
@@ -37,7 +50,7 @@ seeds = pytest.mark.parametrize(
 class Verdict(NamedTuple):
     """What a trial showed."""
 
-    problem: str | None  # what SQLite finds wrong with the file
+    problem: str | None  # what SQLite finds wrong with the file, or bodies that no message has
     states: list  # what was in the queues after each transaction that was acknowledged; the last may not have been
     left: frozenset  # what is in the queues after the power cut
 
@@ -62,12 +75,19 @@ class Program:
         self.store = Store(connection)
         self.now = 1_000.0
         self.sent = 0
-        self.there = {}  # id -> (queue, size)
+        self.there = {}  # queue and id -> where it is by now, and its size
         self.held = []
 
     def begin(self):
         migrate(self.connection)
-        self.do(lambda: self.store.queues.create(self.connection, QUEUE, QueueSettings(lock_duration=300), self.now))
+        self.do(self.declare)
+
+    def declare(self):
+        queues, settings = self.store.queues, QueueSettings(lock_duration=300)
+        queues.create(self.connection, QUEUE, settings, self.now)
+        queues.create_topic(self.connection, TOPIC, TopicSettings(), self.now)
+        for name in ("one", "two"):
+            queues.create_subscription(self.connection, TOPIC, name, Rule(), settings, now=self.now)
 
     def do(self, act):
         self.now += 0.1
@@ -83,11 +103,12 @@ class Program:
         self.do(lambda: run_group(self.store, group, self.now))
 
     def state(self):
-        return frozenset((queue, message_id, size) for message_id, (queue, size) in self.there.items())
+        return frozenset((queue, message_id, size) for (_, message_id), (queue, size) in self.there.items())
 
     def step(self):
         """Do a group such as several callers would make together, in one transaction; or only receive."""
-        receive = LockRequest(QUEUE, self.chance.randrange(1, 6), None, lambda _locks: None, delete=False)
+        queue = self.chance.choice([QUEUE, *SUBSCRIPTIONS])
+        receive = LockRequest(queue, self.chance.randrange(1, 6), None, lambda _locks: None, delete=False)
         if not self.held and self.chance.random() < 0.5:
             self.do_group([receive])
             self.held = receive.result
@@ -96,20 +117,23 @@ class Program:
         for _ in range(self.chance.randrange(1, 6)):
             self.sent += 1
             message_id, size = f"m{self.sent}", self.chance.choice([10, 256, 3_000, 20_000])
-            effects.append(Send(QUEUE, Message(bytes(size), id=message_id)))
-            changes[message_id] = (QUEUE, size)
+            target = self.chance.choice([QUEUE, TOPIC])
+            effects.append(Send(target, Message(bytes(size), id=message_id)))
+            for each in SUBSCRIPTIONS if target == TOPIC else (QUEUE,):
+                changes[each, message_id] = (each, size)
         settled, self.held = self.held, []
         for received in settled:
             is_dead = self.chance.random() < 0.2
             effects.append(DeadLetter(received.lock, "Test") if is_dead else Complete(received.lock))
-            changes[received.id] = (DEAD, len(received.body)) if is_dead else None
+            dead = (dead_letter_queue(received.queue), len(received.body))
+            changes[received.queue, received.id] = dead if is_dead else None
         together = [receive] if self.chance.random() < 0.5 else []
         self.do_group([*(ApplyRequest([effect]) for effect in effects), *together])
         self.held = receive.result if together else []
-        for message_id, place in changes.items():
-            self.there.pop(message_id, None)
+        for which, place in changes.items():
+            self.there.pop(which, None)
             if place is not None:
-                self.there[message_id] = place
+                self.there[which] = place
 
 
 def trial(seed, synchronous):
@@ -138,6 +162,8 @@ def verdict(image, states):
     try:
         found = connection.execute("PRAGMA integrity_check").fetchall()
         problem = None if found == [("ok",)] else str(found[:3])
+        if strays := connection.execute(STRAYS).fetchall():
+            problem = f"no message has the bodies {strays}"
         return Verdict(problem, states, frozenset(connection.execute(READ)))
     except apsw.Error as error:
         return Verdict(str(error), states, frozenset())

@@ -45,7 +45,7 @@ def list_queues(
     A TIME is seconds, or 100ms, 30s, 2m, 1h, 1d; none switches it off.
     """
     if context.invoked_subcommand is not None:
-        _hand_down(context, connection)
+        hand_down(context, connection)
         return
     found = with_broker(connection, lambda broker: broker.queues())
     shown = [queue for queue in found if show_all or queue.dead or not is_own_queue(queue.name)]
@@ -58,7 +58,7 @@ def list_queues(
         console.say(f"no queues yet{own} add one: redrive queues declare NAME")
 
 
-def _hand_down(context: typer.Context, connection: BrokerConnection) -> None:
+def hand_down(context: typer.Context, connection: BrokerConnection) -> None:
     """Make the options that stand before the name of a command the defaults of that command."""
     given = {"url": connection.url, "as_json": connection.as_json or None}
     stated = {name: value for name, value in given.items() if value is not None}

@@ -77,14 +77,15 @@ class MessageOptions:
             reply_to=self.reply_to,
             session_id=self.session,
             ttl=seconds("ttl", self.ttl),
-            headers=dict(_header(each) for each in self.header or ()),
+            headers=dict(name_and_value("--header", each) for each in self.header or ()),
         )
 
 
-def _header(text: str) -> tuple[str, str]:
+def name_and_value(option: str, text: str) -> tuple[str, str]:
+    """Return the two parts of an option that is written as ``NAME=VALUE``."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise console.refusal(f"--header {text!r}: write it as NAME=VALUE", ExitStatus.NOT_UNDERSTOOD)
+        raise console.refusal(f"{option} {text!r}: write it as NAME=VALUE", ExitStatus.NOT_UNDERSTOOD)
     return name, value
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An option for each setting of a queue, made of the fields of ``QueueSettings``."""
+"""An option for each setting of a queue or a topic, made of the fields of ``QueueSettings`` and ``TopicSettings``."""
 
 import inspect
 from dataclasses import Field, fields
@@ -7,7 +7,15 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from redrive.broker import DurationSetting, FlagSetting, QueueOptions, QueueSettings, WholeSetting
+from redrive.broker import (
+    DurationSetting,
+    FlagSetting,
+    QueueOptions,
+    QueueSettings,
+    TopicOptions,
+    TopicSettings,
+    WholeSetting,
+)
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.options.time import seconds
 from redrive.cli.output import console
@@ -15,18 +23,18 @@ from redrive.cli.output import console
 _METAVARS = {DurationSetting: "TIME", WholeSetting: "N", FlagSetting: "yes|no"}
 
 
-class StatedSettings:
-    """The settings of a queue that were stated on the command line."""
+class _Stated:
+    """Settings that were stated on the command line."""
+
+    kind: type[QueueSettings | TopicSettings]
 
     def __init__(self, **texts: str | None) -> None:
         self._texts = texts
 
-    @property
-    def stated(self) -> QueueOptions:
-        """Their values, by name."""
-        kinds = {each.name: each.metadata["kind"] for each in fields(QueueSettings)}
-        values = {name: _value(name, text, kinds[name]) for name, text in self._texts.items() if text is not None}
-        return cast("QueueOptions", values)
+    def values(self) -> dict[str, object]:
+        """Return their values, by name."""
+        kinds = {each.name: each.metadata["kind"] for each in fields(self.kind)}
+        return {name: _value(name, text, kinds[name]) for name, text in self._texts.items() if text is not None}
 
     @classmethod
     def parameters(cls) -> list[inspect.Parameter]:
@@ -38,8 +46,30 @@ class StatedSettings:
                 default=None,
                 annotation=Annotated[str | None, _option(each)],
             )
-            for each in fields(QueueSettings)
+            for each in fields(cls.kind)
         ]
+
+
+class StatedSettings(_Stated):
+    """The settings of a queue that were stated on the command line."""
+
+    kind = QueueSettings
+
+    @property
+    def stated(self) -> QueueOptions:
+        """Their values, by name."""
+        return cast("QueueOptions", self.values())
+
+
+class StatedTopicSettings(_Stated):
+    """The settings of a topic that were stated on the command line."""
+
+    kind = TopicSettings
+
+    @property
+    def stated(self) -> TopicOptions:
+        """Their values, by name."""
+        return cast("TopicOptions", self.values())
 
 
 def setting_text(setting: "Field[Any]", value: object) -> str:

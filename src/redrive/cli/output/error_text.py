@@ -3,12 +3,15 @@
 
 from redrive.errors import (
     InvalidFilter,
+    NotAQueue,
     OperationConflict,
     QueueConflict,
     QueueNotFound,
     RedriveError,
     SessionRequired,
     StorageReadOnly,
+    TopicConflict,
+    TopicNotFound,
 )
 from redrive.printable import one_line
 
@@ -26,10 +29,17 @@ def error_text(error: RedriveError) -> str:
             text = (
                 f"there is no queue {queue!r}; {near}redrive queues lists all queues, redrive queues declare adds one"
             )
+        case TopicNotFound(topic=topic, is_queue=False):
+            text = f"there is no topic {topic!r}; redrive topics lists all topics, redrive topics declare adds one"
         case QueueConflict(queue=queue, differences=differences):
+            kind = "topic" if isinstance(error, TopicConflict) else "queue"
             found = ", ".join(f"{name} is {now!r}, not {asked!r}" for name, (now, asked) in differences.items())
             options = " ".join(_option(name, asked) for name, (_, asked) in differences.items())
-            text = f"queue {queue!r} already exists: {found}; change it: redrive queues update {queue} {options}"
+            text = f"{kind} {queue!r} already exists: {found}; change it: redrive {kind}s update {queue} {options}"
+        case NotAQueue(topic=topic):
+            text = (
+                f"{topic!r} is a topic, not a queue; redrive topics show {topic} lists the queues of its subscriptions"
+            )
         case SessionRequired(queue=queue):
             text = f"queue {queue!r} has sessions: name one with --session; redrive peek {queue} --json shows them"
         case StorageReadOnly():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from redrive.broker import QueueInfo, Received
+from redrive.broker import QueueInfo, Received, TopicInfo
 from redrive.cli.output.message_text import body_line, exception_line
 from redrive.cli.output.table import age, table
 from redrive.printable import one_line
@@ -50,6 +50,23 @@ def queues_table(queues: Iterable[QueueInfo]) -> Table:
         if queue.dead:
             counts[-1].stylize("red")
         made.add_row(Text(one_line(queue.name)), *counts, age(queue.oldest_at))
+    return made
+
+
+def topics_table(topics: Iterable[TopicInfo]) -> Table:
+    """Return topics, and how many messages no subscription got."""
+    made = table("topic", "subscriptions", "unmatched", "kept", right=("subscriptions", "unmatched"))
+    for topic in topics:
+        counts = [f"{number:,}" if number else "-" for number in (len(topic.subscriptions), topic.unmatched)]
+        made.add_row(Text(one_line(topic.name)), *counts, "yes" if topic.settings.keep_unmatched else "no")
+    return made
+
+
+def subscriptions_table(topic: TopicInfo) -> Table:
+    """Return the subscriptions of a topic, and which messages each gets."""
+    made = table("subscription", "queue", "gets", long=("gets",))
+    for each in topic.subscriptions:
+        made.add_row(Text(one_line(each.name)), Text(one_line(each.queue)), Text(one_line(str(each.rule))))
     return made
 
 

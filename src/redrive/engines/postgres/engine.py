@@ -21,12 +21,16 @@ from redrive.broker.port import (
     QueueInfo,
     QueueSettings,
     Received,
+    Rule,
     Send,
     SessionLock,
     State,
+    TopicInfo,
+    TopicSettings,
     Upkeep,
 )
 from redrive.broker.rules import LOCKED_STATES, dead_letter_queue
+from redrive.broker.topics import subscription_queue
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
@@ -51,6 +55,7 @@ from redrive.errors import (
     InvalidSetting,
     MessageNotFound,
     QueueNotFound,
+    TopicNotFound,
     UsageError,
 )
 
@@ -164,6 +169,38 @@ class PostgresEngine:
         """Remove a queue and all it holds."""
         await self._change_queue(name, lambda connection: self._queues.remove(connection, name))
         self._wake({name})
+
+    async def declare_topic(self, name: str, settings: TopicSettings) -> bool:
+        """Create a topic and its dead-letter queue."""
+        return await self._change_queue(
+            name, lambda connection: self._queues.create_topic(connection, name, settings, self._database.now)
+        )
+
+    async def update_topic(self, name: str, settings: TopicSettings) -> None:
+        """Change a topic's settings."""
+        await self._change_queue(name, lambda connection: self._queues.change_topic(connection, name, settings))
+
+    async def subscribe(self, topic: str, name: str, rule: Rule, settings: QueueSettings) -> bool:
+        """Create a subscription, or give it another rule."""
+        return await self._change_queue(
+            topic,
+            lambda connection: self._queues.create_subscription(
+                connection, topic, name, rule, settings, now=self._database.now
+            ),
+        )
+
+    async def unsubscribe(self, topic: str, name: str) -> None:
+        """Remove a subscription and all its queue holds."""
+        await self._change_queue(topic, lambda connection: self._queues.remove_subscription(connection, topic, name))
+        self._wake({subscription_queue(topic, name)})
+
+    async def topics(self, name: str | None = None) -> list[TopicInfo]:
+        """Describe topics."""
+        found = stored.topics_of(tuple(row) for row in await self._database.read(_TOPICS, name))
+        if name is not None and not found:
+            is_queue = await self._database.read("SELECT FROM @.queues WHERE name = $1", name)
+            raise TopicNotFound(name, is_queue=bool(is_queue))
+        return found
 
     async def _change_queue(self, name: str, change: Callable[[Any], Awaitable[T]]) -> T:
         result = await self._database.transaction(change)
@@ -453,14 +490,16 @@ def _check_schema(schema: str) -> None:
 
 # Those that are ready, and those that a receive brings in because their time has come.
 _SIZES = """
-SELECT octet_length(n.body) + coalesce(octet_length(n.properties), 0) FROM @.queues q,
-    LATERAL ((SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state = 0
+SELECT coalesce(octet_length(n.body), (SELECT octet_length(c.body) FROM @.contents c WHERE c.id = n.content))
+    + coalesce(octet_length(n.properties), 0)
+FROM @.queues q,
+    LATERAL ((SELECT m.body, m.content, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state = 0
             ORDER BY m.sequence + 0 LIMIT $2)
         UNION ALL
-        (SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state IN (2, 4)
+        (SELECT m.body, m.content, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state IN (2, 4)
             AND m.due <= @.instant($3) ORDER BY m.due LIMIT $2)
         UNION ALL
-        (SELECT m.body, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state = 1
+        (SELECT m.body, m.content, m.properties FROM @.messages m WHERE m.queue = q.id AND m.state = 1
             AND m.due <= @.instant($3) ORDER BY m.due LIMIT $2)) n
 WHERE q.name = $1
 """
@@ -488,6 +527,13 @@ SELECT q.*, c.*, d.ready + d.scheduled + d.locked + d.deferred AS dead_letters,
         ORDER BY m.sequence + 0 LIMIT 1) AS oldest
 FROM @.queues q, LATERAL @.count_messages(q.id) c, LATERAL @.count_messages(q.dead) d
 WHERE q.name = $1 OR ($1::text IS NULL AND q.source IS NULL) ORDER BY q.name COLLATE "C"
+"""
+
+
+_TOPICS = """
+SELECT t.name, t.topic, t.unmatched, t.created_at, s.name, s.rule
+FROM @.queues t LEFT JOIN @.queues s ON s.subscribes = t.id
+WHERE t.topic IS NOT NULL AND ($1::text IS NULL OR t.name = $1) ORDER BY t.name COLLATE "C", s.name COLLATE "C"
 """
 
 

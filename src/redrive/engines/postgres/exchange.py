@@ -3,13 +3,16 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from redrive.broker import rules
 from redrive.broker.port import Complete, Lock, Received, Send, State
 from redrive.engines import stored
 from redrive.engines.distribution import deal
-from redrive.engines.postgres.queues import Queue, is_text
+from redrive.engines.fan_out import Leg, Topic, legs_of
+from redrive.engines.postgres.queues import Queue, check_is_queue, is_text
 from redrive.engines.postgres.requests import MOST_AT_ONCE, ApplyRequest, LockRequest
 from redrive.errors import InvalidMessage, RedriveError, SessionRequired
 
@@ -31,7 +34,10 @@ class OutgoingRow(NamedTuple):
     id: str
     session: str | None
     properties: str | None
-    body: bytes
+    body: bytes | None
+    shares: int | None = None
+    """The place of the row that has its body, counted from 1; its own, if it is the first of those that share it."""
+    dead_letter: str | None = None
 
 
 def check_session_id(session_id: str) -> None:
@@ -44,10 +50,21 @@ def check_session_id(session_id: str) -> None:
 
 def outgoing(effect: Send, queue: Queue) -> OutgoingRow:
     """Return what is stored of a message, if its queue takes it."""
+    properties = stored.properties_of(effect.message)
+    check_taken(effect, queue, properties)
+    return _row(effect, queue, properties)
+
+
+def check_taken(effect: Send, queue: Queue, properties: str | None) -> None:
+    """See that a queue takes a message."""
     message, settings = effect.message, queue.settings
     if settings.requires_session and message.session_id is not None:
         check_session_id(message.session_id)
-    properties = stored.checked_properties(message, queue.name, settings)
+    stored.check_message(message, properties, queue.name, settings)
+
+
+def _row(effect: Send, queue: Queue, properties: str | None) -> OutgoingRow:
+    message, settings = effect.message, queue.settings
     ttl = settings.default_ttl
     if message.ttl is not None:
         ttl = message.ttl_s if ttl is None else min(ttl, message.ttl_s or ttl)
@@ -61,6 +78,65 @@ def outgoing(effect: Send, queue: Queue) -> OutgoingRow:
         properties,
         message.body,
     )
+
+
+@dataclass(slots=True)
+class OutgoingRows:
+    """Messages on their way into the table.
+
+    Attributes:
+        rows: a row for each message that is stored; for a topic, one for each subscription that gets it.
+        unmatched: the numbers of topics, one for each message that no subscription gets.
+        queues: the queues that this is based on, by their numbers.
+        used: those that are sent to.
+        woken: the names of the queues in which a message becomes ready.
+    """
+
+    rows: list[OutgoingRow] = field(default_factory=list[OutgoingRow])
+    unmatched: list[int] = field(default_factory=list[int])
+    queues: dict[int, Queue] = field(default_factory=dict[int, Queue])
+    used: dict[int, Queue] = field(default_factory=dict[int, Queue])
+    woken: set[str] = field(default_factory=set[str])
+
+    def add(self, effect: Send, queue: Queue) -> int:
+        """Add a message; return how many rows it takes."""
+        self.queues[queue.id] = self.used[queue.id] = queue
+        if queue.topic is None:
+            self.rows.append(outgoing(effect, queue))
+            if effect.at is None:
+                self.woken.add(queue.name)
+            return 1
+        return self._publish(effect, queue, queue.topic)
+
+    def _publish(self, effect: Send, queue: Queue, topic: Topic[Queue]) -> int:
+        properties = stored.checked_properties(effect.message, queue.name, queue.settings)
+        self.queues.update({each.id: each for _, each in topic.subscriptions.values()})
+        legs = legs_of(topic.subscriptions.values(), effect.message, lambda each: check_taken(effect, each, properties))
+        if not legs:
+            self.unmatched.append(queue.id)
+            if topic.settings.keep_unmatched:
+                legs = [Leg(queue, rules.NO_SUBSCRIPTION, rules.NO_SUBSCRIPTION_TEXT)]
+        shares = len(self.rows) + 1 if len(legs) > 1 else None
+        for leg in legs:
+            self.used[leg.queue.id] = leg.queue
+            self.rows.append(self._row(leg, effect, properties, shares))
+        return len(legs)
+
+    def _row(self, leg: Leg[Queue], effect: Send, properties: str | None, shares: int | None) -> OutgoingRow:
+        queue, message = leg.queue, effect.message
+        body = message.body if shares is None or shares == len(self.rows) + 1 else None
+        if leg.reason is None:
+            if effect.at is None:
+                self.woken.add(queue.name)
+            return _row(effect, queue, properties)._replace(body=body, shares=shares)
+        self.woken.add(rules.dead_letter_queue(queue.name))
+        why = stored.dead_letter_json(leg.reason, leg.description, queue.name)
+        return OutgoingRow(queue.dead, None, None, None, message.id or "", None, properties, body, shares, why)
+
+    def columns(self) -> list[list[Any] | None]:
+        """Return the rows as arguments of the database function that stores them; one queue may stand for all."""
+        sent_to, *rest = _columns(self.rows, len(OutgoingRow._fields))
+        return [_one_for_all(sent_to), *rest, self.unmatched or None]
 
 
 @dataclass(slots=True)
@@ -86,9 +162,9 @@ class Exchange:
     def __init__(self, token: int, heads: Callable[[int], int]) -> None:
         self.token = token
         self._heads = heads
-        self._applies: list[tuple[ApplyRequest, int]] = []  # each with how many messages it sends
+        self._applies: list[tuple[ApplyRequest, list[int]]] = []  # each with how many rows each of its messages takes
         self._removals: list[tuple[int, Hashable, int]] = []
-        self._outgoing: list[OutgoingRow] = []
+        self._outgoing = OutgoingRows()
         self._places: dict[tuple[str, bool], _Place] = {}
         self.queues: dict[int, Queue] = {}
         self.used: dict[int, Queue] = {}
@@ -112,30 +188,29 @@ class Exchange:
             self._add_apply(ask, queues)
 
     def _add_apply(self, ask: ApplyRequest, queues: Callable[[str], Queue]) -> None:
-        removals, sends = len(self._removals), len(self._outgoing)
+        removals, sends, unmatched = len(self._removals), len(self._outgoing.rows), len(self._outgoing.unmatched)
+        taken: list[int] = []
         try:
             for effect in ask.effects:
                 if type(effect) is Send:
-                    self._add_send(effect, queues(effect.queue))
+                    taken.append(self._outgoing.add(effect, queues(effect.queue)))
                 elif type(effect) is Complete:
                     lock = effect.lock
                     queue = queues(lock.queue)
                     self.queues[queue.id] = queue
                     self._removals.append((lock.sequence, lock.token, queue.id))
         except RedriveError:
-            del self._removals[removals:], self._outgoing[sends:]
+            del self._removals[removals:], self._outgoing.rows[sends:], self._outgoing.unmatched[unmatched:]
             raise
-        self._applies.append((ask, len(self._outgoing) - sends))
-
-    def _add_send(self, effect: Send, queue: Queue) -> None:
-        self._outgoing.append(outgoing(effect, queue))
-        self.queues[queue.id] = self.used[queue.id] = queue
-        if effect.at is None:
-            self.woken.add(queue.name)
+        self.queues.update(self._outgoing.queues)
+        self.used.update(self._outgoing.used)
+        self.woken |= self._outgoing.woken
+        self._applies.append((ask, taken))
 
     def _add_lock(self, ask: LockRequest, queue: Queue) -> None:
         place = self._places.get((queue.name, ask.delete))
         if place is None:
+            check_is_queue(queue)
             if queue.settings.requires_session:
                 raise SessionRequired(queue.name, "accept a session and receive from it")
             place = self._places[queue.name, ask.delete] = _Place(queue, ask.delete)
@@ -146,7 +221,6 @@ class Exchange:
     def values(self, used: list[int]) -> list[object]:
         """Return the arguments of the database function, from the removals on."""
         removed, tokens, removed_from = _columns(self._removals, 3)
-        sent_to, *rest = _columns(self._outgoing, len(OutgoingRow._fields))
         places = [
             (
                 place.queue.id,
@@ -161,8 +235,7 @@ class Exchange:
             _storable(removed),
             _storable(tokens),
             _one_for_all(removed_from),
-            _one_for_all(sent_to),
-            *rest,
+            *self._outgoing.columns(),
             *_columns(places, 5),
             self.token,
             used or None,
@@ -176,11 +249,12 @@ class Exchange:
             found: the rows of messages that were received: the number of their place, and what ``exchange`` returns.
         """
         given = 0
-        for ask, sends in self._applies:
-            numbers = sequences[given : given + sends]
-            given += sends
-            if sends == len(ask.effects):
-                ask.give(list(numbers))
+        for ask, taken in self._applies:
+            ended = given + sum(taken)
+            numbers = numbers_of(sequences[given:ended], taken)
+            given = ended
+            if len(numbers) == len(ask.effects):
+                ask.give(numbers)
             else:
                 rest = iter(numbers)
                 ask.give([next(rest) if type(effect) is Send else None for effect in ask.effects])
@@ -214,6 +288,14 @@ class Exchange:
             place.queue.id: min((row[_SEQUENCE] for row in self._rows_of(number, found)), default=0)
             for number, place in enumerate(self._places.values(), 1)
         }
+
+
+def numbers_of(sequences: Sequence[int | None], taken: Sequence[int]) -> list[int | None]:
+    """Return the number of each message, from those of the rows it takes: the first that is not a duplicate's."""
+    if len(taken) == len(sequences) == taken.count(1):  # mostly there is no topic among the queues
+        return list(sequences)
+    rest = iter(sequences)
+    return [next((one for one in list(islice(rest, count)) if one is not None), None) for count in taken]
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any] | None]:

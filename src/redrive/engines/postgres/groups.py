@@ -26,7 +26,7 @@ from redrive.errors import LockLost, RedriveError
 
 T = TypeVar("T")
 
-_EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in range(1, 24)) + ")"
+_EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in range(1, 27)) + ")"
 
 
 class _Refused(Exception):
@@ -149,7 +149,7 @@ class Groups:
             )
         if used:
             self.uses.note(used)
-        sequences: Sequence[int | None] = rows.pop(0)["sequences"] if rows and rows[0][0] == 0 else ()
+        sequences: Sequence[int | None] = (rows.pop(0)["sequences"] or ()) if rows and rows[0][0] == 0 else ()
         if self._tidying.is_held_back:
             self._tidying.note_heads(exchange.heads(rows), began)
         self._deliver(exchange, sequences, rows)

@@ -16,7 +16,7 @@ from redrive.broker.port import Complete, Effect, EffectResult, Send
 from redrive.engines import stored
 from redrive.engines.postgres import errors
 from redrive.engines.postgres.connections import Connections
-from redrive.engines.postgres.exchange import outgoing
+from redrive.engines.postgres.exchange import OutgoingRow, OutgoingRows, numbers_of
 from redrive.engines.postgres.queues import Queue
 from redrive.errors import LockLost, QueueNotFound, RedriveError, UsageError
 
@@ -34,11 +34,16 @@ async def call_within(
     run = _runner(connection)
     locks = [effect.lock for effect in effects if isinstance(effect, Complete)]
     sends = [effect for effect in effects if isinstance(effect, Send)]
+    outgoing = OutgoingRows()
+    taken = [outgoing.add(effect, queues[effect.queue]) for effect in sends]
+    based_on = {queue.id: queue for queue in queues.values()} | outgoing.queues
     call = {
         "channel": channel,
-        "queues": [[queue.name, queue.id, queue.version] for queue in queues.values()],
+        "queues": [[queue.name, queue.id, queue.version] for queue in based_on.values()],
         "complete": [[stored.storable(lock.sequence), stored.storable(lock.token), lock.queue] for lock in locks],
-        "send": [_send_arguments(effect, queues[effect.queue]) for effect in sends],
+        "send": [_as_json(row) for row in outgoing.rows],
+        "unmatched": outgoing.unmatched,
+        "woken": sorted(outgoing.woken),
     }
     try:
         sequences = await run(f"{database.schema}.within", database.now, json.dumps(call))
@@ -53,15 +58,14 @@ async def call_within(
         raise  # it is the user's connection: the user gets its errors unchanged
     if sequences is None:
         return None
-    if len(sequences) != len(sends):
+    if len(sequences) != len(outgoing.rows):
         raise await _missing(database, [effect.queue for effect in sends])
-    numbers = iter(sequences)
+    numbers = iter(numbers_of(sequences, taken))
     return [next(numbers) if isinstance(effect, Send) else None for effect in effects]
 
 
-def _send_arguments(effect: Send, queue: Queue) -> dict[str, Any]:
-    one = outgoing(effect, queue)
-    return one._asdict() | {"queue": queue.name, "body": base64.b64encode(one.body).decode()}
+def _as_json(row: OutgoingRow) -> dict[str, Any]:
+    return row._asdict() | {"body": None if row.body is None else base64.b64encode(row.body).decode()}
 
 
 async def _missing(database: Connections, names: list[str]) -> QueueNotFound:

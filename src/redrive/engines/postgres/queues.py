@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from redrive.broker import rules
-from redrive.broker.port import QueueSettings
+from redrive.broker.port import QueueSettings, Rule, TopicSettings
+from redrive.broker.topics import subscription_queue
 from redrive.clock import Clock
+from redrive.engines.fan_out import Topic
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.stored import dead_letter_json
-from redrive.errors import QueueNotFound
+from redrive.errors import NotAQueue, QueueNotFound, SubscriptionNotFound, TopicNotFound
 
 _MANY_QUEUES = 10_000
 
-COLUMNS = "q.id, q.name, q.version, q.settings"
+COLUMNS = "q.id, q.name, q.version, q.settings, q.dead, q.topic, q.subscribes, q.rule"
 """What is read of a queue."""
 
 
@@ -28,12 +30,18 @@ class Queue:
         name: its name.
         settings: how it behaves.
         version: which settings these are; the database refuses a call that is based on other settings.
+        dead: the number of its dead-letter queue.
+        topic: its subscriptions, if it is a topic.
+        subscribes: the number of its topic, if it is a subscription.
     """
 
     id: int
     name: str
     settings: QueueSettings
     version: int
+    dead: int
+    topic: "Topic[Queue] | None" = None
+    subscribes: int | None = None
 
     @property
     def use_granularity_s(self) -> float:
@@ -54,6 +62,10 @@ class Queues:
             return self._by_name[name]
         except (KeyError, TypeError):  # TypeError: it is no text, nor anything else that could be a name
             raise QueueNotFound(name) from None
+
+    def queue(self, name: str) -> Queue:
+        """Return a queue that holds messages, by its name."""
+        return check_is_queue(self.get(name))
 
     def knows(self, name: str) -> bool:
         """Say whether a queue was there when it was read."""
@@ -76,29 +88,51 @@ class Queues:
     async def load(self, read: Callable[..., Awaitable[Sequence[Row]]], names: Iterable[str]) -> None:
         """Read some queues again."""
         wanted = [name for name in names if rules.is_queue_name(name)]
-        rows = await read(f"SELECT {COLUMNS} FROM @.queues q WHERE q.name = ANY ($1)", wanted)
+        found = await queues_of(read, "q.name = ANY ($1)", wanted)
         self.forget(wanted)
-        self._by_name.update({row["name"]: queue_of(row) for row in rows})
+        self._by_name.update({queue.name: queue for queue in found})
 
     async def create(self, connection: Connection, name: str, settings: QueueSettings, now: float | None) -> bool:
         """Add a queue and its dead-letter queue; False if it is there."""
-        source = await self._insert(connection, name, None, settings, now)
+        if await self._create(connection, name, settings, now) is not None:
+            return True
+        check_is_queue((await queues_of(self._reader(connection), "q.name = $1", name))[0])
+        return False
+
+    async def create_topic(self, connection: Connection, name: str, settings: TopicSettings, now: float | None) -> bool:
+        """Add a topic and its dead-letter queue; False if it is there."""
+        if await self._create(connection, name, settings.of_queue(), now, topic=settings.to_json()) is not None:
+            return True
+        await self._topic(connection, name)
+        return False
+
+    async def create_subscription(
+        self, connection: Connection, topic: str, name: str, rule: Rule, settings: QueueSettings, *, now: float | None
+    ) -> bool:
+        """Add a subscription, or give it another rule; False if it was there."""
+        of, queue = await self._topic(connection, topic), subscription_queue(topic, name)
+        created = await self._create(connection, queue, settings, now, subscribes=of.id, rule=rule.to_json())
+        if created is None:
+            change = "UPDATE @.queues SET rule = $3, version = version + 1 WHERE name = $1 AND subscribes = $2"
+            if await connection.execute(self._sql(change), queue, of.id, rule.to_json()) == "UPDATE 0":
+                raise TopicNotFound(queue, is_queue=True)
+        await self._count_change(connection, of.id)
+        return created is not None
+
+    async def _create(
+        self, connection: Connection, name: str, settings: QueueSettings, now: float | None, **more: object
+    ) -> int | None:
+        source = await self._insert(connection, name, None, now, _columns(name, settings) | more)
         if source is None:
-            return False
-        of_dead = settings.of_dead_letters()
-        dead = await self._insert(connection, rules.dead_letter_queue(name), source, of_dead, now)
+            return None
+        dead_name = rules.dead_letter_queue(name)
+        dead = await self._insert(connection, dead_name, source, now, _columns(dead_name, settings.of_dead_letters()))
         await connection.execute(self._sql("UPDATE @.queues SET dead = $1 WHERE id IN ($1, $2)"), dead, source)
-        return True
+        return source
 
     async def _insert(
-        self,
-        connection: Connection,
-        name: str,
-        source: int | None,
-        settings: QueueSettings,
-        now: float | None,
+        self, connection: Connection, name: str, source: int | None, now: float | None, values: dict[str, Any]
     ) -> int | None:
-        values = _columns(name, settings)
         places = ", ".join(f"${number}" for number in range(4, 4 + len(values)))
         found: int | None = await connection.fetchval(
             self._sql(
@@ -115,12 +149,18 @@ class Queues:
     async def change(self, connection: Connection, name: str, settings: QueueSettings) -> None:
         """Store a queue's new settings."""
         check_findable(name)
-        row = await connection.fetchrow(
-            self._sql(f"SELECT {COLUMNS} FROM @.queues q WHERE q.name = $1 FOR UPDATE"), name
-        )
-        if row is None:
+        found = await queues_of(self._reader(connection), "q.name = $1 FOR UPDATE", name)
+        if not found:
             raise QueueNotFound(name)
-        values = _columns(name, settings_of(row).changed(settings))
+        check_is_queue(found[0])
+        await self._change(connection, name, _columns(name, found[0].settings.changed(settings)))
+
+    async def change_topic(self, connection: Connection, name: str, settings: TopicSettings) -> None:
+        """Store a topic's new settings."""
+        await self._topic(connection, name)
+        await self._change(connection, name, _columns(name, settings.of_queue()) | {"topic": settings.to_json()})
+
+    async def _change(self, connection: Connection, name: str, values: dict[str, Any]) -> None:
         changes = ", ".join(f"{column} = ${place}" for place, column in enumerate(values, 2))
         await connection.execute(
             self._sql(f"UPDATE @.queues SET version = version + 1, {changes} WHERE name = $1"),
@@ -129,14 +169,41 @@ class Queues:
         )
 
     async def remove(self, connection: Connection, name: str) -> None:
-        """Take a queue, its dead-letter queue and all they hold away."""
+        """Take a queue, its dead-letter queue and all they hold away; of a topic, its subscriptions, too."""
         check_findable(name)
         rules.check_deletable(name)
-        found = await connection.execute(
-            self._sql("SELECT @.delete_queue(q.id) FROM @.queues q WHERE q.name = $1"), name
-        )
-        if found == "SELECT 0":
+        found = await queues_of(self._reader(connection), "q.name = $1", name)
+        if not found:
             raise QueueNotFound(name)
+        await connection.execute(self._sql("SELECT @.delete_queue($1)"), found[0].id)
+        if found[0].subscribes is not None:
+            await self._count_change(connection, found[0].subscribes)
+
+    async def remove_subscription(self, connection: Connection, topic: str, name: str) -> None:
+        """Take a subscription and all its queue holds away."""
+        of, queue = await self._topic(connection, topic), subscription_queue(topic, name)
+        found = await queues_of(self._reader(connection), "q.name = $1 AND q.subscribes = $2", queue, of.id)
+        if not found:
+            raise SubscriptionNotFound(topic, name)
+        await self.remove(connection, queue)
+
+    async def _topic(self, connection: Connection, name: str) -> Queue:
+        """Return a topic; no other transaction changes it or its subscriptions meanwhile."""
+        found = await queues_of(self._reader(connection), "q.name = $1 FOR UPDATE", name)
+        if not found or found[0].topic is None:
+            raise TopicNotFound(name, is_queue=bool(found))
+        return found[0]
+
+    async def _count_change(self, connection: Connection, topic: int) -> None:
+        """Have calls that are based on the subscriptions from before refused."""
+        await connection.execute(self._sql("UPDATE @.queues SET version = version + 1 WHERE id = $1"), topic)
+
+    def _reader(self, connection: Connection) -> Callable[..., Awaitable[Sequence[Row]]]:
+        async def read(text: str, *values: object) -> Sequence[Row]:
+            found: Sequence[Row] = await connection.fetch(self._sql(text), *values)
+            return found
+
+        return read
 
     def _sql(self, text: str) -> str:
         return text.replace("@.", f"{self._schema}.")
@@ -182,9 +249,29 @@ def check_findable(name: str) -> None:
         raise QueueNotFound(name)
 
 
-def queue_of(row: Row) -> Queue:
-    """Return the queue in a row of ``COLUMNS``."""
-    return Queue(row["id"], row["name"], settings_of(row), row["version"])
+def check_is_queue(queue: Queue) -> Queue:
+    """Return a queue, if it is not a topic."""
+    if queue.topic is not None:
+        raise NotAQueue(queue.name, tuple(each.name for _, each in queue.topic.subscriptions.values()))
+    return queue
+
+
+async def queues_of(read: Callable[..., Awaitable[Sequence[Row]]], condition: str, *values: object) -> list[Queue]:
+    """Read the queues that satisfy a condition, topics with their subscriptions."""
+    rows = await read(f"SELECT {COLUMNS} FROM @.queues q WHERE {condition}", *values)
+    topics = [row["id"] for row in rows if row["topic"] is not None]
+    below: Sequence[Row] = ()
+    if topics:
+        below = await read(f"SELECT {COLUMNS} FROM @.queues q WHERE q.subscribes = ANY ($1) ORDER BY q.id", topics)
+    return [_queue(row, [each for each in below if each["subscribes"] == row["id"]]) for row in rows]
+
+
+def _queue(row: Row, below: Sequence[Row] = ()) -> Queue:
+    topic: Topic[Queue] | None = None
+    if row["topic"] is not None:
+        subscriptions = {each["id"]: (Rule.from_json(each["rule"]), _queue(each)) for each in below}
+        topic = Topic(TopicSettings.from_json(row["topic"]), subscriptions)
+    return Queue(row["id"], row["name"], settings_of(row), row["version"], row["dead"], topic, row["subscribes"])
 
 
 def settings_of(row: Row) -> QueueSettings:

@@ -13,6 +13,7 @@ from functools import cache
 from redrive.engines.postgres import expected_schema
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.session_settings import in_transaction
+from redrive.engines.postgres.topics_schema import topics_migration
 from redrive.engines.sql.dialects import POSTGRES
 from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
@@ -427,6 +428,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0004_recovery_keys", POSTGRES.migration(KEYS)),
     ("0005_table_prefix", ""),  # they are in a schema of their own
     ("0006_queue_settings", QUEUE_SETTINGS),
+    ("0007_topics", topics_migration(CHOSEN, PLANS)),
 )
 
 

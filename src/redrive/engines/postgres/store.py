@@ -30,12 +30,12 @@ from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.postgres.connections import Connections
 from redrive.engines.postgres.driver import Connection, Row
-from redrive.engines.postgres.exchange import outgoing
-from redrive.engines.postgres.queues import COLUMNS as QUEUE_COLUMNS
-from redrive.engines.postgres.queues import Queue, check_findable, queue_of
+from redrive.engines.postgres.exchange import OutgoingRows, numbers_of
+from redrive.engines.postgres.queues import Queue, check_findable, check_is_queue, queues_of
+from redrive.engines.postgres.topics_schema import BODY
 from redrive.errors import LockLost, MessageNotFound, QueueNotFound, SessionLost, SessionRequired
 
-COLUMNS = "m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter, m.body"
+COLUMNS = f"m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter, {BODY} AS body"
 _GOOD = "m.sequence = $2 AND m.token = $3 AND q.name = $4 AND m.queue = q.id AND m.due > @.instant($1)"
 _HOW_OFTEN_TO_CHOOSE = 10
 
@@ -71,12 +71,16 @@ class Store:
         return found
 
     async def queue(self, name: str) -> Queue:
-        """Return a queue by its name."""
+        """Return a queue that holds messages, by its name."""
+        return check_is_queue(await self._destination(name))
+
+    async def _destination(self, name: str) -> Queue:
+        """Return a queue or a topic by its name."""
         check_findable(name)
-        row = await self._row(f"SELECT {QUEUE_COLUMNS} FROM @.queues q WHERE q.name = $1", name)
-        if row is None:
+        found = await queues_of(self._rows, "q.name = $1", name)
+        if not found:
             raise QueueNotFound(name)
-        return queue_of(row)
+        return found[0]
 
     # --- effects
 
@@ -115,25 +119,18 @@ class Store:
         return None
 
     async def _send(self, effect: Send) -> EffectResult:
-        one = outgoing(effect, await self.queue(effect.queue))
+        outgoing = OutgoingRows()
+        taken = outgoing.add(effect, await self._destination(effect.queue))
         row = await self._row(
-            "SELECT @.store(@.instant($1), @.new_sequences(1), ARRAY[$2::integer], ARRAY[$3::float8],"
-            " ARRAY[$4::float8], ARRAY[$5::float8], ARRAY[$6], ARRAY[$7], ARRAY[$8], ARRAY[$9::bytea])",
+            "SELECT @.store(@.instant($1), @.new_sequences($2), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
             self._now,
-            one.queue,
-            one.at,
-            one.ttl,
-            one.window,
-            one.id,
-            one.session,
-            one.properties,
-            one.body,
+            taken,
+            *outgoing.columns(),
         )
-        if effect.at is None:
-            self.woken.add(effect.queue)
-        await self.touch(one.queue)
-        outcome: EffectResult = row[0][0]
-        return outcome
+        self.woken |= outgoing.woken
+        for queue in outgoing.used:
+            await self.touch(queue)
+        return numbers_of(row[0] or [], [taken])[0]
 
     async def touch(self, queue: int) -> None:
         """Note that a queue is being used, as exactly as it needs to be known."""
@@ -223,16 +220,19 @@ class Store:
         self.woken.add(rules.dead_letter_queue(lock.queue))
 
     async def _cancel(self, effect: Cancel) -> None:
-        check_findable(effect.queue)
+        queue = await self._destination(effect.queue)
+        which = "m.sequence = $1 AND m.queue = $2"
+        if queue.topic is not None:  # what was sent together shares its body, and has the number of one of them
+            shared = "SELECT o.content FROM @.messages o WHERE o.sequence = $1"
+            subscriptions = "SELECT q.id FROM @.queues q WHERE q.subscribes = $2"
+            which = f"(m.sequence = $1 OR m.content = ({shared})) AND m.queue IN ({subscriptions})"
         removed = await self._execute(
-            "DELETE FROM @.messages m USING @.queues q WHERE m.sequence = $1 AND q.name = $2 AND m.queue = q.id"
-            " AND m.state = 1 AND m.due > @.instant($3)",
+            f"DELETE FROM @.messages m WHERE {which} AND m.state = 1 AND m.due > @.instant($3)",
             stored.storable(effect.sequence),
-            effect.queue,
+            queue.id,
             self._now,
         )
         if not removed:
-            await self.queue(effect.queue)
             raise MessageNotFound(effect.queue, effect.sequence, "scheduled")
 
     # --- locks

@@ -27,8 +27,11 @@ from redrive.broker.port import (
     QueueInfo,
     QueueSettings,
     Received,
+    Rule,
     SessionLock,
     State,
+    TopicInfo,
+    TopicSettings,
     Upkeep,
 )
 from redrive.clock import Clock, system_clock, utc
@@ -42,8 +45,8 @@ from redrive.engines.sqlite.group_commit import Writer
 from redrive.engines.sqlite.requests import ApplyRequest, Conflict, LockRequest, OtherRequest, run_group, run_one_by_one
 from redrive.engines.sqlite.schema import migrate
 from redrive.engines.sqlite.store import Store
-from redrive.engines.stored import Row
-from redrive.errors import EngineUnavailable, InvalidSetting, MessageNotFound, QueueNotFound, UsageError
+from redrive.engines.stored import Row, topics_of
+from redrive.errors import EngineUnavailable, InvalidSetting, MessageNotFound, QueueNotFound, TopicNotFound, UsageError
 
 T = TypeVar("T")
 
@@ -178,6 +181,32 @@ class SqliteEngine:
         """Remove a queue and all it holds."""
         await self._other(lambda store, _: store.delete_queue(name))
 
+    async def declare_topic(self, name: str, settings: TopicSettings) -> bool:
+        """Create a topic and its dead-letter queue."""
+        return await self._other(lambda store, now: store.queues.create_topic(store.connection, name, settings, now))
+
+    async def update_topic(self, name: str, settings: TopicSettings) -> None:
+        """Change a topic's settings."""
+        await self._other(lambda store, _: store.queues.change_topic(store.connection, name, settings))
+
+    async def subscribe(self, topic: str, name: str, rule: Rule, settings: QueueSettings) -> bool:
+        """Create a subscription, or give it another rule."""
+        return await self._other(
+            lambda store, now: store.queues.create_subscription(store.connection, topic, name, rule, settings, now=now)
+        )
+
+    async def unsubscribe(self, topic: str, name: str) -> None:
+        """Remove a subscription and all its queue holds."""
+        await self._other(lambda store, _: store.delete_queue(store.queues.subscription(topic, name)))
+
+    async def topics(self, name: str | None = None) -> list[TopicInfo]:
+        """Describe topics."""
+        found = await self._read(lambda reader: _topics(reader, name))
+        if name is not None and not found:
+            is_queue = await self._read(lambda reader: _queue_id(reader, name) is not None)
+            raise TopicNotFound(name, is_queue=is_queue)
+        return found
+
     async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
         """Apply all effects or none."""
         return await self._writer.submit(ApplyRequest(effects))
@@ -204,7 +233,7 @@ class SqliteEngine:
         """Lock deferred messages by their numbers."""
         found = await self._writer.submit(
             OtherRequest(
-                lambda store, now: store.lock_deferred(store.queues.get(queue), sequences, now),
+                lambda store, now: store.lock_deferred(store.queues.queue(queue), sequences, now),
                 self._give_back_deferred,
             )
         )
@@ -221,8 +250,9 @@ class SqliteEngine:
         """Lock a session."""
 
         def lock(store: Store, now: float) -> SessionLock | None:
+            found = store.queues.queue(queue)
             store.bring_in([queue], now)
-            return store.lock_session(store.queues.get(queue), session_id, now)
+            return store.lock_session(found, session_id, now)
 
         return await self._writer.submit(OtherRequest(lock, self._give_back_session))
 
@@ -533,6 +563,16 @@ def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
         values,
     ).fetchall()
     return [_info(reader, row) for row in found]
+
+
+def _topics(reader: sqlite3.Connection, name: str | None) -> list[TopicInfo]:
+    found = reader.execute(
+        "SELECT t.name, t.topic, t.unmatched, t.created_at, s.name, s.rule FROM redrive_queues t"
+        " LEFT JOIN redrive_queues s ON s.subscribes = t.id"
+        " WHERE t.topic IS NOT NULL AND (?1 IS NULL OR t.name = ?1) ORDER BY t.name, s.name",
+        (name,),
+    ).fetchall()
+    return topics_of(found)
 
 
 def _info(reader: sqlite3.Connection, row: Row) -> QueueInfo:

@@ -3,13 +3,15 @@
 
 import math
 import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 from redrive.broker import rules
-from redrive.broker.port import QueueSettings
-from redrive.errors import QueueNotFound
+from redrive.broker.port import QueueSettings, Rule, TopicSettings
+from redrive.broker.topics import subscription_queue
+from redrive.engines.fan_out import Topic
+from redrive.errors import NotAQueue, QueueNotFound, SubscriptionNotFound, TopicNotFound
 
 _MOST_TO_COMPARE = 1_000
 """With how many names one that is not there is compared."""
@@ -27,7 +29,10 @@ class QueueRow:
         used_at: when its last use was stored.
         use_granularity_s: how old that may be before it is stored again.
         longest_wait_s: how long a receiver may wait without asking: asking is what counts as use.
-        is_plain: whether a message needs nothing from it: no time to live, no session.
+        topic: its subscriptions, if it is a topic.
+        subscribes: the number of its topic, if it is a subscription.
+        rule: and which messages it gets.
+        is_plain: whether a message needs nothing from it: no time to live, no session, no fan-out.
     """
 
     id: int
@@ -35,6 +40,9 @@ class QueueRow:
     settings: QueueSettings
     dead_id: int
     used_at: float
+    topic: "Topic[QueueRow] | None" = None
+    subscribes: int | None = None
+    rule: Rule | None = None
     use_granularity_s: float = field(init=False)
     longest_wait_s: float = field(init=False)
     is_plain: bool = field(init=False)
@@ -42,7 +50,8 @@ class QueueRow:
     def __post_init__(self) -> None:
         self.use_granularity_s = rules.use_granularity_s(self.settings.auto_delete_on_idle)
         self.longest_wait_s = rules.longest_wait_s(self.settings.auto_delete_on_idle)
-        self.is_plain = self.settings.default_ttl is None and not self.settings.requires_session
+        settings = self.settings
+        self.is_plain = settings.default_ttl is None and not settings.requires_session and self.topic is None
 
 
 class Queues:
@@ -103,49 +112,125 @@ class Queues:
         """Return the queues, dead-letter queues among them."""
         return list(self._by_name.values())
 
+    def queue(self, name: str) -> QueueRow:
+        """Return a queue that holds messages, by its name."""
+        found = self.get(name)
+        if found.topic is not None:
+            raise NotAQueue(name, tuple(queue.name for _, queue in found.topic.subscriptions.values()))
+        return found
+
+    def topic(self, name: str) -> tuple[QueueRow, Topic[QueueRow]]:
+        """Return a topic by its name."""
+        found = self._by_name.get(name)
+        if found is None or found.topic is None:
+            raise TopicNotFound(name, is_queue=found is not None)
+        return found, found.topic
+
     def create(self, connection: sqlite3.Connection, name: str, settings: QueueSettings, now: float) -> bool:
         """Add a queue and its dead-letter queue; False if it is there."""
         if name in self._by_name:
+            self.queue(name)  # which raises if it is a topic
             return False
-        self._count_change(connection)
-        of_dead, dead_name = settings.of_dead_letters(), rules.dead_letter_queue(name)
-        source = self._insert(connection, name, None, settings, now)
-        dead = self._insert(connection, dead_name, source, of_dead, now)
-        self._add(QueueRow(source, name, settings, dead, now))
-        self._add(QueueRow(dead, dead_name, of_dead, dead, now))
+        self._create(connection, QueueRow(0, name, settings, 0, now))
         return True
 
-    def _insert(
-        self, connection: sqlite3.Connection, name: str, source: int | None, settings: QueueSettings, now: float
-    ) -> int:
+    def create_topic(self, connection: sqlite3.Connection, name: str, settings: TopicSettings, now: float) -> bool:
+        """Add a topic and its dead-letter queue; False if it is there."""
+        if name in self._by_name:
+            self.topic(name)  # which raises if it is a queue
+            return False
+        self._create(connection, QueueRow(0, name, settings.of_queue(), 0, now, Topic(settings)))
+        return True
+
+    def create_subscription(
+        self, connection: sqlite3.Connection, topic: str, name: str, rule: Rule, settings: QueueSettings, *, now: float
+    ) -> bool:
+        """Add a subscription, or give it another rule; False if it was there."""
+        of, _ = self.topic(topic)
+        queue = self._by_name.get(subscription_queue(topic, name))
+        if queue is None:
+            queue = QueueRow(0, subscription_queue(topic, name), settings, 0, now, None, of.id, rule)
+            self._create(connection, queue)
+            return True
+        if queue.subscribes != of.id:
+            raise TopicNotFound(queue.name, is_queue=True)
+        self._count_change(connection)
+        change = "UPDATE redrive_queues SET rule = ?, version = ? WHERE id = ?"
+        connection.execute(change, (rule.to_json(), self._version, queue.id))
+        self._add(replace(queue, rule=rule))
+        return False
+
+    def subscription(self, topic: str, name: str) -> str:
+        """Return the name of a subscription's queue."""
+        of, _ = self.topic(topic)
+        queue = self._by_name.get(subscription_queue(topic, name))
+        if queue is None or queue.subscribes != of.id:
+            raise SubscriptionNotFound(topic, name)
+        return queue.name
+
+    def _create(self, connection: sqlite3.Connection, queue: QueueRow) -> None:
+        self._count_change(connection)
+        of_dead, dead_name = queue.settings.of_dead_letters(), rules.dead_letter_queue(queue.name)
+        queue.id = self._insert(connection, queue, None)
+        dead = QueueRow(0, dead_name, of_dead, 0, queue.used_at)
+        queue.dead_id = dead.id = dead.dead_id = self._insert(connection, dead, queue.id)
+        self._add(queue)
+        self._add(dead)
+
+    def _insert(self, connection: sqlite3.Connection, queue: QueueRow, source: int | None) -> int:
         insert = (
-            "INSERT INTO redrive_queues (name, source, settings, created_at, used_at, version)"
-            " VALUES (?, ?, ?, ?, ?, ?)"
+            "INSERT INTO redrive_queues"
+            " (name, source, settings, created_at, used_at, version, topic, subscribes, rule)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
-        row: Any = connection.execute(insert, (name, source, settings.to_json(), now, now, self._version)).lastrowid
+        values = (
+            queue.name,
+            source,
+            queue.settings.to_json(),
+            queue.used_at,
+            queue.used_at,
+            self._version,
+            None if queue.topic is None else queue.topic.settings.to_json(),
+            queue.subscribes,
+            None if queue.rule is None else queue.rule.to_json(),
+        )
+        row: Any = connection.execute(insert, values).lastrowid
         number: int = row
         return number
 
     def change(self, connection: sqlite3.Connection, name: str, settings: QueueSettings) -> None:
         """Store a queue's new settings."""
-        queue = self.get(name)
-        stored = queue.settings.changed(settings).to_json()
-        self._count_change(connection)
-        change = "UPDATE redrive_queues SET settings = ?, version = ? WHERE id = ?"
-        connection.execute(change, (stored, self._version, queue.id))
-        self._add(QueueRow(queue.id, name, settings, queue.dead_id, queue.used_at))
+        queue = self.queue(name)
+        self._change(connection, replace(queue, settings=queue.settings.changed(settings)))
 
-    def remove(self, connection: sqlite3.Connection, name: str) -> tuple[int, int]:
-        """Take a queue and its dead-letter queue away; return their numbers."""
+    def change_topic(self, connection: sqlite3.Connection, name: str, settings: TopicSettings) -> None:
+        """Store a topic's new settings."""
+        queue, topic = self.topic(name)
+        changed = Topic(settings, topic.subscriptions)
+        self._change(connection, replace(queue, settings=settings.of_queue(), topic=changed))
+
+    def _change(self, connection: sqlite3.Connection, queue: QueueRow) -> None:
+        self._count_change(connection)
+        topic = None if queue.topic is None else queue.topic.settings.to_json()
+        change = "UPDATE redrive_queues SET settings = ?, topic = ?, version = ? WHERE id = ?"
+        connection.execute(change, (queue.settings.to_json(), topic, self._version, queue.id))
+        self._add(queue)
+
+    def remove(self, connection: sqlite3.Connection, name: str) -> list[QueueRow]:
+        """Take a queue away, with its dead-letter queue and, if it is a topic, its subscriptions; return them all."""
         queue = self.get(name)
         rules.check_deletable(name)
-        connection.execute("DELETE FROM redrive_queues WHERE id IN (?, ?)", (queue.dead_id, queue.id))
+        below = [] if queue.topic is None else [each for _, each in queue.topic.subscriptions.values()]
+        gone = [each for one in (queue, *below) for each in (one, self._by_id[one.dead_id])]
+        connection.executemany("DELETE FROM redrive_queues WHERE id = ?", [(each.id,) for each in reversed(gone)])
         self._count_change(connection)
         connection.execute("UPDATE redrive_counters SET value = value + 1 WHERE name = 'queues_deleted'")
         self._deleted += 1
-        for gone in (self._by_id.pop(queue.id), self._by_id.pop(queue.dead_id)):
-            del self._by_name[gone.name]
-        return queue.id, queue.dead_id
+        for each in gone:
+            del self._by_id[each.id], self._by_name[each.name]
+        if (topic := self._by_id.get(queue.subscribes or 0)) is not None and topic.topic is not None:
+            del topic.topic.subscriptions[queue.id]
+        return gone
 
     def _count_change(self, connection: sqlite3.Connection) -> None:
         """Let others read the queues again. What is in memory is changed alike, which takes no reading of them all."""
@@ -155,13 +240,26 @@ class Queues:
 
     def _add(self, queue: QueueRow) -> None:
         self._by_name[queue.name] = self._by_id[queue.id] = queue
+        if queue.subscribes is not None and queue.rule is not None:
+            topic = self._by_id[queue.subscribes].topic
+            if topic is not None:
+                topic.subscriptions[queue.id] = (queue.rule, queue)
 
     def _read(self, connection: sqlite3.Connection, since: int) -> None:
-        """Read the queues that have changed since a version."""
-        read = "SELECT id, name, source, settings, used_at FROM redrive_queues WHERE version > ?"
+        """Read the queues that have changed since a version; a topic comes before its subscriptions."""
+        read = (
+            "SELECT id, name, source, settings, used_at, topic, subscribes, rule FROM redrive_queues"
+            " WHERE version > ? ORDER BY id"
+        )
         rows = connection.execute(read, (since,)).fetchall()
-        dead = {source: queue_id for queue_id, _, source, _, _ in rows if source is not None}
-        for queue_id, name, _, settings, used_at in rows:
+        dead = {source: queue_id for queue_id, _, source, *_ in rows if source is not None}
+        for queue_id, name, _, settings, used_at, topic, subscribes, rule in rows:
             known = self._by_id.get(queue_id)
             dead_id = dead.get(queue_id, queue_id if known is None else known.dead_id)
-            self._add(QueueRow(queue_id, name, QueueSettings.from_json(settings), dead_id, used_at))
+            of_topic: Topic[QueueRow] | None = None
+            if topic is not None:
+                before = None if known is None else known.topic
+                of_topic = Topic(TopicSettings.from_json(topic), {} if before is None else before.subscriptions)
+            of_rule = None if rule is None else Rule.from_json(rule)
+            of_queue = QueueSettings.from_json(settings)
+            self._add(QueueRow(queue_id, name, of_queue, dead_id, used_at, of_topic, subscribes, of_rule))

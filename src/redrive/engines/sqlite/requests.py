@@ -81,8 +81,8 @@ class LockRequest(Request[list[Received]]):
 
     def run(self, store: Store, now: float) -> list[Received]:
         """Run it by itself."""
+        queue = store.queues.queue(self.queue)
         store.bring_in([self.queue], now)
-        queue = store.queues.get(self.queue)
         if self.session is not None:
             store.check_session(self.session, now)
         limit = self.limit if self._max_bytes is None else store.fitting(queue, self.limit, self._max_bytes)
@@ -197,7 +197,7 @@ def _lock_together(store: Store, locks: Sequence[LockRequest], now: float) -> No
         raise Conflict from error
     for (name, delete), requests in places.items():
         try:
-            queue = store.queues.get(name)
+            queue = store.queues.queue(name)
             receive = store.take if delete else store.lock
             found = receive(queue, sum(request.limit for request in requests), now)
         except RedriveError as error:

@@ -7,9 +7,14 @@ from redrive.broker.port import Lock, Received, State
 from redrive.broker.rules import LOCKED_STATES
 from redrive.engines.stored import Row, instant, received
 
+BODY = (
+    "coalesce(m.body, (SELECT body FROM redrive_bodies WHERE sequence = m.sequence),"
+    " (SELECT body FROM redrive_contents WHERE id = m.content))"
+)
+"""A message's body: in its row if it is small, apart if it is large, shared with others if a topic got it."""
+
 COLUMNS = (
-    "m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter,"
-    " coalesce(m.body, (SELECT body FROM redrive_bodies WHERE sequence = m.sequence)), m.state, m.due, m.delivery_count"
+    f"m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter, {BODY}, m.state, m.due, m.delivery_count"
 )
 """What is read of a message; ``EXPIRES`` and ``DELIVERY_COUNT`` say where in a row these are."""
 

@@ -26,6 +26,7 @@ from redrive.broker.port import (
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.sqlite import rows
+from redrive.engines.sqlite.outgoing import Outgoing
 from redrive.engines.sqlite.queues import QueueRow, Queues
 from redrive.errors import (
     LockLost,
@@ -42,12 +43,6 @@ _PAGES_TO_CLEAR = 10
 
 _WORTH_A_RANGE = 4
 """From how many rows on one statement over a range is cheaper than one for each."""
-
-_PLAIN = (
-    "INSERT INTO redrive_messages (sequence, queue, state, delivery_count, enqueued_at, id, properties, body)"
-    " VALUES (?, ?, 0, 0, ?, ?, ?, ?)"
-)
-_FULL = "INSERT INTO redrive_messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 _READ = f"SELECT {rows.COLUMNS} FROM redrive_messages m "
 _NEXT = _READ + "WHERE m.queue = ? AND m.state = 0 ORDER BY m.sequence LIMIT ?"
@@ -106,87 +101,27 @@ class Store:
             texts: the properties of each message, as ``stored.properties_of`` makes them.
             now: the time.
         """
-        outcomes: list[int | None] = []
-        sequence = self._last_sequence
-        plain: list[tuple[object, ...]] = []
-        full: list[tuple[object, ...]] = []
-        bodies: list[tuple[int, bytes]] = []
-        for effect, properties in zip(sends, texts, strict=True):
-            queue, message = self.queues.get(effect.queue), effect.message
-            stored.check_message(message, properties, queue.name, queue.settings)
-            if self._is_duplicate(queue, effect, now):
-                outcomes.append(None)
-                continue
-            sequence += 1
-            outcomes.append(sequence)
-            body: bytes | None = message.body
-            if len(message.body) > rows.SMALL_BODY_BYTES:
-                bodies.append((sequence, message.body))
-                body = None
-            if effect.at is None and message.ttl is None and queue.is_plain:
-                self.woken.add(queue.name)
-                plain.append((sequence, queue.id, now, message.id, properties, body))
-            else:
-                full.append((*self._row(sequence, queue, effect, properties, now), body))
+        outgoing = Outgoing(self.connection, self._last_sequence, now)
+        outcomes = [
+            outgoing.add(self.queues.get(effect.queue), effect, properties)
+            for effect, properties in zip(sends, texts, strict=True)
+        ]
+        self._last_sequence = outgoing.sequence
+        outgoing.store()
+        self.woken |= outgoing.woken
+        for queue in outgoing.used.values():
             self._touch(queue, now)
-        self._last_sequence = sequence
-        self._insert(plain, full, bodies)
         return outcomes
-
-    def _insert(
-        self,
-        plain: Sequence[tuple[object, ...]],
-        full: Sequence[tuple[object, ...]],
-        bodies: Sequence[tuple[int, bytes]],
-    ) -> None:
-        """Store rows; those that are ready now and never expire take a shorter statement."""
-        if plain:
-            self.connection.executemany(_PLAIN, plain)
-        if full:
-            self.connection.executemany(_FULL, full)
-        if bodies:
-            self.connection.executemany("INSERT INTO redrive_bodies VALUES (?, ?)", bodies)
-
-    def _is_duplicate(self, queue: QueueRow, effect: Send, now: float) -> bool:
-        window = queue.settings.duplicate_detection
-        if window is None or effect.even_if_seen:
-            return False
-        remember = (
-            "INSERT INTO redrive_seen_ids VALUES (?, ?, ?) ON CONFLICT (queue, id) DO UPDATE SET until = excluded.until"
-            " WHERE redrive_seen_ids.until <= ?"
-        )
-        until = now + window
-        return self.connection.execute(remember, (queue.id, effect.message.id, until, now)).rowcount == 0
-
-    def _row(
-        self, sequence: int, queue: QueueRow, effect: Send, properties: str | None, now: float
-    ) -> tuple[object, ...]:
-        message = effect.message
-        at = now if effect.at is None else max(now, effect.at.timestamp())
-        is_later = at > now
-        if not is_later:
-            self.woken.add(queue.name)
-        return (
-            sequence,
-            queue.id,
-            (State.SCHEDULED if is_later else State.READY).value,  # binding an enumeration is slow
-            at if is_later else None,
-            None,
-            0,
-            now,
-            rules.expires_at(at, message.ttl_s, queue.settings.default_ttl),
-            message.id,
-            message.session_id if queue.settings.requires_session else None,
-            properties,
-            None,
-        )
 
     def cancel(self, effect: Cancel, now: float) -> None:
         """Remove a scheduled message; one whose time has come is not scheduled any more."""
-        queue = self.queues.get(effect.queue)
-        key = (stored.storable(effect.sequence), queue.id, now)
-        delete = "DELETE FROM redrive_messages WHERE sequence = ? AND queue = ? AND state = 1 AND due > ?"
-        if self.connection.execute(delete, key).rowcount == 0:
+        queue, sequence = self.queues.get(effect.queue), stored.storable(effect.sequence)
+        where = "sequence = ?1 AND queue = ?2"
+        if queue.topic is not None:  # what was sent together has the number of the first
+            subscriptions = "SELECT id FROM redrive_queues WHERE subscribes = ?2"
+            where = f"(sequence = ?1 OR content = ?1) AND queue IN ({subscriptions})"
+        delete = f"DELETE FROM redrive_messages WHERE {where} AND state = 1 AND due > ?3"
+        if self.connection.execute(delete, (sequence, queue.id, now)).rowcount == 0:
             raise MessageNotFound(effect.queue, effect.sequence, "scheduled")
 
     # --- settling
@@ -292,7 +227,7 @@ class Store:
     def fitting(self, queue: QueueRow, limit: int, max_bytes: int) -> int:
         """Return how many of the next messages fit into some bytes; one at least."""
         sizes = self.connection.execute(
-            "SELECT coalesce(length(m.body), (SELECT length(body) FROM redrive_bodies WHERE sequence = m.sequence), 0)"
+            f"SELECT length({rows.BODY})"
             " + coalesce(length(m.properties), 0) FROM redrive_messages m WHERE m.queue = ? AND m.state = 0"
             " ORDER BY m.sequence LIMIT ?",
             (queue.id, limit),
@@ -637,10 +572,10 @@ class Store:
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue, its dead-letter queue, and all they hold."""
-        for queue_id in self.queues.remove(self.connection, name):
+        for queue in self.queues.remove(self.connection, name):
             for table in ("redrive_messages", "redrive_sessions", "redrive_seen_ids"):
-                self.connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue_id,))
-        self.woken.add(name)
+                self.connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue.id,))
+            self.woken.add(queue.name)
 
     def _used_at(self, queue: QueueRow) -> float:
         """Return when a queue was last used, by any process."""

@@ -20,7 +20,7 @@ import pytest
 
 _PARTS = (
     *("borders", "clock_steps", "company", "leaving", "messages", "queues", "receiving", "sessions", "settling"),
-    *("timing", "transactions", "verbs"),
+    *("subscriptions", "timing", "topics", "transactions", "verbs"),
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
@@ -33,7 +33,9 @@ from redrive.testing.conformance.queues import QueueBehaviours  # noqa: E402 - s
 from redrive.testing.conformance.receiving import ReceivingBehaviours  # noqa: E402 - same
 from redrive.testing.conformance.sessions import SessionBehaviours  # noqa: E402 - same
 from redrive.testing.conformance.settling import SettlingBehaviours  # noqa: E402 - same
+from redrive.testing.conformance.subscriptions import SubscriptionBehaviours  # noqa: E402 - same
 from redrive.testing.conformance.timing import TimingBehaviours  # noqa: E402 - same
+from redrive.testing.conformance.topics import TopicBehaviours  # noqa: E402 - same
 from redrive.testing.conformance.transactions import TransactionBehaviours  # noqa: E402 - same
 
 __all__ = ["EngineConformance"]
@@ -48,6 +50,8 @@ class EngineConformance(
     TimingBehaviours,
     TransactionBehaviours,
     SessionBehaviours,
+    TopicBehaviours,
+    SubscriptionBehaviours,
     CompanyBehaviours,
     LeavingBehaviours,
     ClockStepBehaviours,

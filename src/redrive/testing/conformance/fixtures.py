@@ -15,6 +15,7 @@ from redrive.broker.port import (
     Engine,
     Maintenance,
     Sessions,
+    Topics,
     check_effects,
     find_ability,
 )
@@ -24,7 +25,7 @@ from redrive.testing.manual_clock import ManualClock
 EngineFactory: TypeAlias = Callable[[ManualClock], Engine]
 
 
-class FullEngine(Engine, Sessions, Deferral, Browsing, Maintenance, Protocol):
+class FullEngine(Engine, Sessions, Deferral, Browsing, Maintenance, Topics, Protocol):
     """An engine that can do all that a behaviour may ask of it."""
 
 
@@ -48,7 +49,7 @@ class _Partial:
         return await self._engine.apply(effects)
 
 
-_ABILITIES: tuple[Any, ...] = (Sessions, Deferral, Browsing, Maintenance)
+_ABILITIES: tuple[Any, ...] = (Sessions, Deferral, Browsing, Maintenance, Topics)
 
 
 def full(engine: Engine) -> FullEngine:

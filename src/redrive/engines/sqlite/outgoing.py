@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""Messages on their way into the tables: rows are collected, and stored together."""
+
+import sqlite3
+
+from redrive.broker import rules
+from redrive.broker.port import Message, Send, State
+from redrive.engines import stored
+from redrive.engines.fan_out import Leg, Topic, legs_of
+from redrive.engines.sqlite import rows
+from redrive.engines.sqlite.queues import QueueRow
+
+_PLAIN = (
+    "INSERT INTO redrive_messages (sequence, queue, state, delivery_count, enqueued_at, id, properties, body)"
+    " VALUES (?, ?, 0, 0, ?, ?, ?, ?)"
+)
+_FULL = (
+    "INSERT INTO redrive_messages (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, session,"
+    " properties, dead_letter, body, content) VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class Outgoing:
+    """The messages that one transaction stores.
+
+    Args:
+        connection: where.
+        sequence: the highest number that a message has had.
+        now: the time.
+
+    Attributes:
+        sequence: the highest number that a message has by now.
+        woken: the names of the queues in which a message is ready.
+        used: the queues that were sent to.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, sequence: int, now: float) -> None:
+        self._connection = connection
+        self._now = now
+        self.sequence = sequence
+        self.woken: set[str] = set()
+        self.used: dict[int, QueueRow] = {}
+        self._plain: list[tuple[object, ...]] = []
+        self._full: list[tuple[object, ...]] = []
+        self._bodies: list[tuple[int, bytes]] = []
+        self._contents: list[tuple[int, bytes]] = []
+        self._unmatched: list[tuple[int]] = []
+
+    def add(self, queue: QueueRow, effect: Send, properties: str | None) -> int | None:
+        """Add a message; return its number, None if it is a duplicate, or if no subscription of a topic gets it."""
+        message = effect.message
+        stored.check_message(message, properties, queue.name, queue.settings)
+        self.used[queue.id] = queue
+        if queue.is_plain and effect.at is None and message.ttl is None:  # most are
+            if self._is_duplicate(queue, effect):
+                return None
+            self.sequence += 1
+            self.woken.add(queue.name)
+            row = (self.sequence, queue.id, self._now, message.id, properties, self._kept(message))
+            self._plain.append(row)
+            return self.sequence
+        if queue.topic is not None:
+            return self._publish(queue, queue.topic, effect, properties)
+        if self._is_duplicate(queue, effect):
+            return None
+        return self._add_full(queue, effect, properties)
+
+    def _publish(self, queue: QueueRow, topic: Topic[QueueRow], effect: Send, properties: str | None) -> int | None:
+        """Add a message to the queues of subscriptions; several share its body, under the number of the first."""
+        message = effect.message
+        legs = legs_of(
+            topic.subscriptions.values(),
+            message,
+            lambda each: stored.check_message(message, properties, each.name, each.settings),
+        )
+        if not legs:
+            self._unmatched.append((queue.id,))
+            if not topic.settings.keep_unmatched:
+                return None
+            legs = [Leg(queue, rules.NO_SUBSCRIPTION, rules.NO_SUBSCRIPTION_TEXT)]
+        wanted = [leg for leg in legs if leg.reason is not None or not self._is_duplicate(leg.queue, effect)]
+        if not wanted:
+            return None
+        first = self.sequence + 1
+        if len(wanted) > 1:
+            self._contents.append((first, message.body))
+        content = first if len(wanted) > 1 else None
+        for leg in wanted:
+            self.used[leg.queue.id] = leg.queue
+            if leg.reason is None:
+                self._add_full(leg.queue, effect, properties, content)
+            else:
+                self._add_dead(leg, message, properties, content)
+        return first
+
+    def _add_full(self, queue: QueueRow, effect: Send, properties: str | None, content: int | None = None) -> int:
+        message, now = effect.message, self._now
+        at = now if effect.at is None else max(now, effect.at.timestamp())
+        is_later = at > now
+        if not is_later:
+            self.woken.add(queue.name)
+        body = self._next_body(message, content)
+        self._full.append(
+            (
+                self.sequence,
+                queue.id,
+                (State.SCHEDULED if is_later else State.READY).value,  # binding an enumeration is slow
+                at if is_later else None,
+                now,
+                rules.expires_at(at, message.ttl_s, queue.settings.default_ttl),
+                message.id,
+                message.session_id if queue.settings.requires_session else None,
+                properties,
+                None,
+                body,
+                content,
+            )
+        )
+        return self.sequence
+
+    def _add_dead(self, leg: Leg[QueueRow], message: Message, properties: str | None, content: int | None) -> None:
+        """Add a message that is a dead letter from the beginning."""
+        why = stored.dead_letter_json(leg.reason or "", leg.description, leg.queue.name)
+        body, now, dead = self._next_body(message, content), self._now, leg.queue.dead_id
+        row = (
+            self.sequence,
+            dead,
+            State.READY.value,
+            None,
+            now,
+            None,
+            message.id,
+            None,
+            properties,
+            why,
+            body,
+            content,
+        )
+        self._full.append(row)
+        self.woken.add(rules.dead_letter_queue(leg.queue.name))
+
+    def _next_body(self, message: Message, content: int | None) -> bytes | None:
+        """Count a message; return the body that goes into its row, None if it shares one."""
+        self.sequence += 1
+        return self._kept(message) if content is None else None
+
+    def _kept(self, message: Message) -> bytes | None:
+        """Return the body that goes into the row; None if it is large, and goes into a row of its own."""
+        if len(message.body) <= rows.SMALL_BODY_BYTES:
+            return message.body
+        self._bodies.append((self.sequence, message.body))
+        return None
+
+    def _is_duplicate(self, queue: QueueRow, effect: Send) -> bool:
+        window = queue.settings.duplicate_detection
+        if window is None or effect.even_if_seen:
+            return False
+        remember = (
+            "INSERT INTO redrive_seen_ids VALUES (?, ?, ?) ON CONFLICT (queue, id) DO UPDATE SET until = excluded.until"
+            " WHERE redrive_seen_ids.until <= ?"
+        )
+        until = self._now + window
+        return self._connection.execute(remember, (queue.id, effect.message.id, until, self._now)).rowcount == 0
+
+    def store(self) -> None:
+        """Store all rows; those that are ready now and never expire take a shorter statement."""
+        for statement, found in (
+            (_PLAIN, self._plain),
+            (_FULL, self._full),
+            ("INSERT INTO redrive_bodies VALUES (?, ?)", self._bodies),
+            ("INSERT INTO redrive_contents VALUES (?, ?)", self._contents),
+            ("UPDATE redrive_queues SET unmatched = unmatched + 1 WHERE id = ?", self._unmatched),
+        ):
+            if found:
+                self._connection.executemany(statement, found)
