@@ -162,3 +162,9 @@ def check_subscription(topic: str, name: str) -> str:
     if not isinstance(name, str) or not name or "/" in name:
         raise InvalidSetting("subscription", name, "must be a name without '/': its queue is called topic/subscription")
     return check_queue_name(subscription_queue(check_queue_name(topic), name))
+
+
+def name_is_taken(queue: str) -> InvalidSetting:
+    """Return the error for a subscription whose queue would have the name of a queue that is none."""
+    allowed = f"must be another name: there is a queue {queue!r} that is no subscription; or delete that queue first"
+    return InvalidSetting("subscription", queue.rpartition("/")[2], allowed)

@@ -87,3 +87,10 @@ def test_mistakes_are_named_with_the_command_that_helps(refused, command, proble
 @pytest.mark.usefixtures("topic")
 def test_receiving_from_a_topic_names_its_subscriptions(refused):
     assert "redrive topics show news" in refused("receive", "news", "--complete", status=2)
+
+
+@pytest.mark.usefixtures("topic")
+def test_a_topic_is_not_deleted_as_a_queue(ok, refused):
+    ok("send", "news", "one")
+    assert "redrive topics show news" in refused("queues", "delete", "news", "--yes", status=2)
+    assert ok("queues", "delete", "news/billing", "--yes") == "queue news/billing is deleted, with 1 message\n"

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from redrive.broker import QueueSettings, is_own_queue, views
+from redrive.broker import Broker, QueueInfo, QueueSettings, is_own_queue, views
+from redrive.broker.port import Topics, find_ability
 from redrive.cli import bulk
 from redrive.cli.open import with_broker
 from redrive.cli.options.connection import BrokerConnection, Queue, Yes
@@ -17,6 +18,7 @@ from redrive.cli.output.prompt import confirm
 from redrive.cli.output.sentences import count
 from redrive.cli.output.table import print_table, table
 from redrive.cli.output.tables import COUNTS, queues_table
+from redrive.errors import NotAQueue
 
 app = typer.Typer()
 
@@ -123,7 +125,7 @@ def show(queue: Queue, connection: BrokerConnection) -> None:
 @grouped
 def delete(queue: Queue, *, yes: Yes = False, connection: BrokerConnection) -> None:
     """Delete a queue, its dead-letter queue, and all messages in them."""
-    found = with_broker(connection, lambda broker: broker.inspect(queue))
+    found = with_broker(connection, lambda broker: _queue(broker, queue))
     held = sum(getattr(found, name) for name in COUNTS)
     confirm(f"Delete queue {queue} and {count(held, 'message')}?", yes=yes)
     with_broker(connection, lambda broker: broker.delete(queue))
@@ -131,6 +133,16 @@ def delete(queue: Queue, *, yes: Yes = False, connection: BrokerConnection) -> N
         console.print_json(views.deleted_view(queue, held))
     else:
         console.say(f"queue {queue} is deleted, with {count(held, 'message')}")
+
+
+async def _queue(broker: Broker, name: str) -> QueueInfo:
+    """Return a queue that is no topic: with a topic, its subscriptions would be deleted unseen."""
+    found = await broker.inspect(name)
+    if (engine := find_ability(broker.engine, Topics)) is not None:
+        for topic in await engine.topics():
+            if topic.name == name:
+                raise NotAQueue(name, tuple(each.queue for each in topic.subscriptions))
+    return found
 
 
 @app.command()

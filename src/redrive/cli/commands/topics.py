@@ -38,7 +38,7 @@ def list_topics(context: typer.Context, connection: BrokerConnection) -> None:
       redrive topics subscribe orders big --rule 'body.total > 100'
       redrive topics subscribe orders europe --equals region=eu
       redrive send orders '{"total": 250}'
-      redrive worker app:worker --queue orders/billing
+      redrive receive orders/billing --complete
     """
     if context.invoked_subcommand is not None:
         hand_down(context, connection)

@@ -8,7 +8,7 @@ from typing import Any
 
 from redrive.broker import rules
 from redrive.broker.port import QueueSettings, Rule, TopicSettings
-from redrive.broker.topics import subscription_queue
+from redrive.broker.topics import name_is_taken, subscription_queue
 from redrive.clock import Clock
 from redrive.engines.fan_out import Topic
 from redrive.engines.postgres.driver import Connection, Row
@@ -115,7 +115,7 @@ class Queues:
         if created is None:
             change = "UPDATE @.queues SET rule = $3, version = version + 1 WHERE name = $1 AND subscribes = $2"
             if await connection.execute(self._sql(change), queue, of.id, rule.to_json()) == "UPDATE 0":
-                raise TopicNotFound(queue, is_queue=True)
+                raise name_is_taken(queue)
         await self._count_change(connection, of.id)
         return created is not None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from redrive.broker import rules
 from redrive.broker.port import QueueSettings, Rule, TopicSettings
-from redrive.broker.topics import subscription_queue
+from redrive.broker.topics import name_is_taken, subscription_queue
 from redrive.engines.fan_out import Topic
 from redrive.errors import NotAQueue, QueueNotFound, SubscriptionNotFound, TopicNotFound
 
@@ -153,7 +153,7 @@ class Queues:
             self._create(connection, queue)
             return True
         if queue.subscribes != of.id:
-            raise TopicNotFound(queue.name, is_queue=True)
+            raise name_is_taken(queue.name)
         self._count_change(connection)
         change = "UPDATE redrive_queues SET rule = ?, version = ? WHERE id = ?"
         connection.execute(change, (rule.to_json(), self._version, queue.id))

@@ -17,6 +17,7 @@ from redrive.broker import (
 )
 from redrive.clock import utc
 from redrive.errors import (
+    InvalidSetting,
     MessageNotFound,
     NotAQueue,
     QueueNotFound,
@@ -169,7 +170,7 @@ class SubscriptionBehaviours(EngineFixtures):
     async def test_a_queue_that_has_the_name_of_a_subscription_is_left_alone(self, engine: FullEngine) -> None:
         await declare_topic(engine)
         await declare(engine, BILLING)
-        with pytest.raises(TopicNotFound, match="is a queue"):
+        with pytest.raises(InvalidSetting, match="that is no subscription"):
             await engine.subscribe(ORDERS, "billing", Rule(), QueueSettings())
         with pytest.raises(SubscriptionNotFound):
             await engine.unsubscribe(ORDERS, "billing")
