@@ -48,13 +48,6 @@ def check_session_id(session_id: str) -> None:
         raise InvalidMessage("session_id", session_id, f"must be at most {_LONGEST_SESSION_BYTES:,} bytes here")
 
 
-def outgoing(effect: Send, queue: Queue) -> OutgoingRow:
-    """Return what is stored of a message, if its queue takes it."""
-    properties = stored.properties_of(effect.message)
-    check_taken(effect, queue, properties)
-    return _row(effect, queue, properties)
-
-
 def check_taken(effect: Send, queue: Queue, properties: str | None) -> None:
     """See that a queue takes a message."""
     message, settings = effect.message, queue.settings
@@ -102,7 +95,9 @@ class OutgoingRows:
         """Add a message; return how many rows it takes."""
         self.queues[queue.id] = self.used[queue.id] = queue
         if queue.topic is None:
-            self.rows.append(outgoing(effect, queue))
+            properties = stored.properties_of(effect.message)
+            check_taken(effect, queue, properties)
+            self.rows.append(_row(effect, queue, properties))
             if effect.at is None:
                 self.woken.add(queue.name)
             return 1

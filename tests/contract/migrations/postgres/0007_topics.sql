@@ -72,14 +72,23 @@ BEGIN
             END IF;
         END LOOP;
     END IF;
-    IF p_shares IS NOT NULL THEN
-        WITH used AS (
-            INSERT INTO @.content_uses (id, uses)
-            SELECT p_sequences[s.shares], count(*) FROM unnest(v_sequences, p_shares) AS s (sequence, shares)
-            WHERE s.sequence IS NOT NULL AND s.shares IS NOT NULL GROUP BY s.shares RETURNING id)
-        INSERT INTO @.contents (id, body)
-        SELECT used.id, s.body FROM used JOIN unnest(p_sequences, p_body) AS s (sequence, body) ON s.sequence = used.id;
+    IF p_shares IS NULL AND p_dead_letter IS NULL THEN  -- mostly: no topic is among the queues
+        INSERT INTO @.messages
+            (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, session, properties, body)
+        SELECT s.sequence, coalesce(s.queue, p_queue[1]), CASE WHEN s.at > p_now THEN 1 ELSE 0 END,
+            CASE WHEN s.at > p_now THEN s.at END, 0, p_now, greatest(s.at, p_now) + s.ttl, s.id, s.session,
+            s.properties, s.body
+        FROM unnest(v_sequences, p_queue, p_at, p_ttl, p_id, p_session, p_properties, p_body)
+            AS s (sequence, queue, at, ttl, id, session, properties, body)
+        WHERE s.sequence IS NOT NULL;
+        RETURN v_sequences;
     END IF;
+    WITH used AS (
+        INSERT INTO @.content_uses (id, uses)
+        SELECT p_sequences[s.shares], count(*) FROM unnest(v_sequences, p_shares) AS s (sequence, shares)
+        WHERE s.sequence IS NOT NULL AND s.shares IS NOT NULL GROUP BY s.shares RETURNING id)
+    INSERT INTO @.contents (id, body)
+    SELECT used.id, s.body FROM used JOIN unnest(p_sequences, p_body) AS s (sequence, body) ON s.sequence = used.id;
     INSERT INTO @.messages
         (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, session, properties, dead_letter, body,
         content)
