@@ -179,8 +179,8 @@ def test_a_program_without_asyncio_runs_until_idle(tmp_path):
     assert handled == [b"x"]
 
 
-class ScriptedSubscription:
-    """A subscription that looks several times: finds something, or takes something meanwhile, or nothing."""
+class ScriptedHandlerRun:
+    """A handler that looks several times: finds something, or takes something meanwhile, or nothing."""
 
     idle_since = 0.0
     is_idle = True
@@ -201,10 +201,10 @@ class ScriptedSubscription:
 async def test_it_is_idle_only_if_nothing_was_found_and_nothing_was_taken_meanwhile(lab, monkeypatch):
     from redrive.worker import run
 
-    monkeypatch.setattr(run, "Subscription", ScriptedSubscription)
+    monkeypatch.setattr(run, "HandlerRun", ScriptedHandlerRun)
     worker_run = run.WorkerRun(lab.broker, 0.0)
-    subscription = ScriptedSubscription("found", "taken meanwhile", "found", "nothing", "too late")
-    worker_run._subscriptions = [subscription]
+    handler = ScriptedHandlerRun("found", "taken meanwhile", "found", "nothing", "too late")
+    worker_run._handlers = [handler]
     await worker_run._stop_when_idle(0.0)
-    assert subscription.looks == ["too late"]
+    assert handler.looks == ["too late"]
     assert worker_run.is_stopping

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What all subscriptions of a worker share."""
+"""What all handlers of a worker share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from redrive.worker.store_errors import OnError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerEnvironment:
-    """What all subscriptions of a worker share.
+    """What all handlers of a worker share.
 
     Attributes:
         broker: where the queues are.

@@ -33,7 +33,7 @@ class Redelivery:
     Args:
         handler: the handler, which decides.
         settings: its queue's.
-        environment: what the worker's subscriptions share.
+        environment: what the worker's handlers share.
         settler: carries out what is decided.
         store_errors: reports decisions that cannot be carried out.
         reporter: reports failures.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One run of a worker: its subscriptions from their start to their end."""
+"""One run of a worker: its handlers from their start to their end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,8 +10,8 @@ from redrive.broker import Broker, QueueInfo
 from redrive.clock import pause
 from redrive.worker.environment import WorkerEnvironment
 from redrive.worker.handler import Handler
+from redrive.worker.handler_run import HandlerRun
 from redrive.worker.hung_handlers import LATEST_END_S
-from redrive.worker.subscription import Subscription
 
 
 class WorkerRun:
@@ -21,7 +21,7 @@ class WorkerRun:
         self._clock = broker.clock
         self._grace_s = grace_s
         self._loop = asyncio.get_running_loop()
-        self._subscriptions: list[Subscription] = []
+        self._handlers: list[HandlerRun] = []
         self._stopping = asyncio.Event()
         self._now = asyncio.Event()
         self._fatal: BaseException | None = None
@@ -33,7 +33,7 @@ class WorkerRun:
 
     def add(self, handler: Handler, queue: QueueInfo, environment: WorkerEnvironment) -> None:
         """Add a handler."""
-        self._subscriptions.append(Subscription(handler, queue, environment))
+        self._handlers.append(HandlerRun(handler, queue, environment))
 
     def stop(self, *, now: bool) -> None:
         """Begin to stop."""
@@ -52,22 +52,22 @@ class WorkerRun:
 
     async def until_stopped(self, idle_s: float | None) -> None:
         """Run until it is stopped or idle for ``idle_s`` seconds, let the handlers end, and raise the error, if any."""
-        for subscription in self._subscriptions:
-            subscription.start()
+        for handler in self._handlers:
+            handler.start()
         watching = None if idle_s is None else asyncio.create_task(self._stop_when_idle(idle_s))
         try:
             await self._stopping.wait()
             if watching is not None:
                 watching.cancel()
                 await asyncio.wait([watching])  # messages that it has received are handled or given back
-            await self._each(Subscription.stop_receiving)
+            await self._each(HandlerRun.stop_receiving)
             await self._wind_down()
         finally:  # also when the program cancels this task
-            await self._each(Subscription.stop_receiving)
-            await self._each(Subscription.release)
-            for subscription in self._subscriptions:
-                subscription.cancel_handlers()
-            await self._each(Subscription.close)
+            await self._each(HandlerRun.stop_receiving)
+            await self._each(HandlerRun.release)
+            for handler in self._handlers:
+                handler.cancel_handlers()
+            await self._each(HandlerRun.close)
         if self._fatal is not None:
             raise self._fatal
 
@@ -79,14 +79,14 @@ class WorkerRun:
         """
         try:
             while True:
-                await self._each(Subscription.idle)
-                if not all(subscription.is_idle for subscription in self._subscriptions):
+                await self._each(HandlerRun.idle)
+                if not all(handler.is_idle for handler in self._handlers):
                     continue
                 taken = self._taken
-                idle_since = max(subscription.idle_since for subscription in self._subscriptions)
+                idle_since = max(handler.idle_since for handler in self._handlers)
                 if (left := idle_since + idle_s - self._clock.monotonic()) > 0:
                     await pause(self._clock, left)
-                found = await asyncio.gather(*(subscription.look() for subscription in self._subscriptions))
+                found = await asyncio.gather(*(handler.look() for handler in self._handlers))
                 if not any(found) and taken == self._taken:
                     break
         except Exception as error:  # noqa: BLE001 - it ends the worker, like an error in any other part
@@ -96,19 +96,19 @@ class WorkerRun:
 
     @property
     def _taken(self) -> int:
-        return sum(subscription.taken for subscription in self._subscriptions)
+        return sum(handler.taken for handler in self._handlers)
 
     async def _wind_down(self) -> None:
         """Wait for handlers to end by themselves, then cancel them; if the worker must stop now, do not wait."""
         if await self._finished_within(self._grace_s) or self._now.is_set():
             return
-        for subscription in self._subscriptions:
-            subscription.cancel_handlers()
+        for handler in self._handlers:
+            handler.cancel_handlers()
         await self._finished_within(LATEST_END_S)  # after that, messages are given back even if a handler runs
 
     async def _finished_within(self, seconds: float) -> bool:
         """Wait until all handlers have ended; False if that took too long, or the worker must stop now."""
-        finished = asyncio.ensure_future(self._each(Subscription.finished))
+        finished = asyncio.ensure_future(self._each(HandlerRun.finished))
         now = asyncio.ensure_future(self._now.wait())
         try:
             with suppress(TimeoutError):
@@ -120,5 +120,5 @@ class WorkerRun:
             now.cancel()
             await asyncio.wait((finished, now))
 
-    async def _each(self, do: Callable[[Subscription], Coroutine[Any, Any, None]]) -> None:
-        await asyncio.gather(*(do(subscription) for subscription in self._subscriptions))
+    async def _each(self, do: Callable[[HandlerRun], Coroutine[Any, Any, None]]) -> None:
+        await asyncio.gather(*(do(handler) for handler in self._handlers))

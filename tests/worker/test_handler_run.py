@@ -263,12 +263,12 @@ def test_run_blocking_opens_the_broker_and_runs_until_a_signal(tmp_path):
 
 
 async def test_an_error_inside_the_worker_ends_it_with_that_error(lab, monkeypatch):
-    from redrive.worker.subscription import Subscription
+    from redrive.worker.handler_run import HandlerRun
 
     def broken(*_):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(Subscription, "_note_time", broken)
+    monkeypatch.setattr(HandlerRun, "_note_time", broken)
     lab.worker.handler("orders")(lambda _body: None)
     await lab.broker.send("orders", b"x")
     await lab.start()

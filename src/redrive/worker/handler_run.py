@@ -27,13 +27,13 @@ from redrive.worker.settler import Settler
 from redrive.worker.store_errors import StoreErrors
 
 
-class Subscription:
+class HandlerRun:
     """The messages of one queue on their way through one handler.
 
     Args:
         handler: the handler.
         queue: its queue.
-        environment: what the worker's subscriptions share.
+        environment: what the worker's handlers share.
 
     Attributes:
         idle_since: since when no message has been held, on the monotonic clock.
