@@ -29,7 +29,7 @@ class Topic(Generic[Q]):
     subscriptions: dict[int, tuple[Rule, Q]] = field(default_factory=dict[int, tuple[Rule, Q]])
 
 
-class Leg(NamedTuple, Generic[Q]):
+class Recipient(NamedTuple, Generic[Q]):
     """A queue that gets a message.
 
     Attributes:
@@ -43,7 +43,9 @@ class Leg(NamedTuple, Generic[Q]):
     description: str = ""
 
 
-def legs_of(subscriptions: Iterable[tuple[Rule, Q]], message: Message, check: Callable[[Q], None]) -> list[Leg[Q]]:
+def recipients_of(
+    subscriptions: Iterable[tuple[Rule, Q]], message: Message, check: Callable[[Q], None]
+) -> list[Recipient[Q]]:
     """Return the queues that get a message. One that cannot take it, or say whether it wants it, gets a dead letter.
 
     So a subscription never decides what happens to the others, or whether a message can be sent at all.
@@ -54,18 +56,18 @@ def legs_of(subscriptions: Iterable[tuple[Rule, Q]], message: Message, check: Ca
         check: raises if a queue does not take it.
     """
     values = cache(lambda: values_of(message))
-    found: list[Leg[Q]] = []
+    found: list[Recipient[Q]] = []
     for rule, queue in subscriptions:
         try:
             if not rule.matches(message, values):
                 continue
         except ExpressionFailed as error:
-            found.append(Leg(queue, rules.RULE_FAILED, str(error)))
+            found.append(Recipient(queue, rules.RULE_FAILED, str(error)))
             continue
         try:
             check(queue)
         except RedriveError as error:
-            found.append(Leg(queue, rules.REFUSED, str(error)))
+            found.append(Recipient(queue, rules.REFUSED, str(error)))
         else:
-            found.append(Leg(queue))
+            found.append(Recipient(queue))
     return found

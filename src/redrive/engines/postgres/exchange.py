@@ -11,7 +11,7 @@ from redrive.broker import rules
 from redrive.broker.port import Complete, Lock, Received, Send, State
 from redrive.engines import stored
 from redrive.engines.distribution import deal
-from redrive.engines.fan_out import Leg, Topic, legs_of
+from redrive.engines.fan_out import Recipient, Topic, recipients_of
 from redrive.engines.postgres.queues import Queue, check_is_queue, is_text
 from redrive.engines.postgres.requests import MOST_AT_ONCE, ApplyRequest, LockRequest
 from redrive.errors import InvalidMessage, RedriveError, SessionRequired
@@ -106,26 +106,30 @@ class OutgoingRows:
     def _publish(self, effect: Send, queue: Queue, topic: Topic[Queue]) -> int:
         properties = stored.checked_properties(effect.message, queue.name, queue.settings)
         self.queues.update({each.id: each for _, each in topic.subscriptions.values()})
-        legs = legs_of(topic.subscriptions.values(), effect.message, lambda each: check_taken(effect, each, properties))
-        if not legs:
+        recipients = recipients_of(
+            topic.subscriptions.values(), effect.message, lambda each: check_taken(effect, each, properties)
+        )
+        if not recipients:
             self.unmatched.append(queue.id)
             if topic.settings.keep_unmatched:
-                legs = [Leg(queue, rules.NO_SUBSCRIPTION, rules.NO_SUBSCRIPTION_TEXT)]
-        shares = len(self.rows) + 1 if len(legs) > 1 else None
-        for leg in legs:
-            self.used[leg.queue.id] = leg.queue
-            self.rows.append(self._row(leg, effect, properties, shares))
-        return len(legs)
+                recipients = [Recipient(queue, rules.NO_SUBSCRIPTION, rules.NO_SUBSCRIPTION_TEXT)]
+        shares = len(self.rows) + 1 if len(recipients) > 1 else None
+        for recipient in recipients:
+            self.used[recipient.queue.id] = recipient.queue
+            self.rows.append(self._row(recipient, effect, properties, shares))
+        return len(recipients)
 
-    def _row(self, leg: Leg[Queue], effect: Send, properties: str | None, shares: int | None) -> OutgoingRow:
-        queue, message = leg.queue, effect.message
+    def _row(
+        self, recipient: Recipient[Queue], effect: Send, properties: str | None, shares: int | None
+    ) -> OutgoingRow:
+        queue, message = recipient.queue, effect.message
         body = message.body if shares is None or shares == len(self.rows) + 1 else None
-        if leg.reason is None:
+        if recipient.reason is None:
             if effect.at is None:
                 self.woken.add(queue.name)
             return _row(effect, queue, properties)._replace(body=body, shares=shares)
         self.woken.add(rules.dead_letter_queue(queue.name))
-        why = stored.dead_letter_json(leg.reason, leg.description, queue.name)
+        why = stored.dead_letter_json(recipient.reason, recipient.description, queue.name)
         return OutgoingRow(queue.dead, None, None, None, message.id or "", None, properties, body, shares, why)
 
     def columns(self) -> list[list[Any] | None]:

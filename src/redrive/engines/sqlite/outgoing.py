@@ -6,7 +6,7 @@ import sqlite3
 from redrive.broker import rules
 from redrive.broker.port import Message, Send, State
 from redrive.engines import stored
-from redrive.engines.fan_out import Leg, Topic, legs_of
+from redrive.engines.fan_out import Recipient, Topic, recipients_of
 from redrive.engines.sqlite import rows
 from redrive.engines.sqlite.queues import QueueRow
 
@@ -68,29 +68,33 @@ class Outgoing:
     def _publish(self, queue: QueueRow, topic: Topic[QueueRow], effect: Send, properties: str | None) -> int | None:
         """Add a message to the queues of subscriptions; several share its body, under the number of the first."""
         message = effect.message
-        legs = legs_of(
+        recipients = recipients_of(
             topic.subscriptions.values(),
             message,
             lambda each: stored.check_message(message, properties, each.name, each.settings),
         )
-        if not legs:
+        if not recipients:
             self._unmatched.append((queue.id,))
             if not topic.settings.keep_unmatched:
                 return None
-            legs = [Leg(queue, rules.NO_SUBSCRIPTION, rules.NO_SUBSCRIPTION_TEXT)]
-        wanted = [leg for leg in legs if leg.reason is not None or not self._is_duplicate(leg.queue, effect)]
+            recipients = [Recipient(queue, rules.NO_SUBSCRIPTION, rules.NO_SUBSCRIPTION_TEXT)]
+        wanted = [
+            recipient
+            for recipient in recipients
+            if recipient.reason is not None or not self._is_duplicate(recipient.queue, effect)
+        ]
         if not wanted:
             return None
         first = self.sequence + 1
         if len(wanted) > 1:
             self._contents.append((first, message.body))
         content = first if len(wanted) > 1 else None
-        for leg in wanted:
-            self.used[leg.queue.id] = leg.queue
-            if leg.reason is None:
-                self._add_full(leg.queue, effect, properties, content)
+        for recipient in wanted:
+            self.used[recipient.queue.id] = recipient.queue
+            if recipient.reason is None:
+                self._add_full(recipient.queue, effect, properties, content)
             else:
-                self._add_dead(leg, message, properties, content)
+                self._add_dead(recipient, message, properties, content)
         return first
 
     def _add_full(self, queue: QueueRow, effect: Send, properties: str | None, content: int | None = None) -> int:
@@ -118,10 +122,12 @@ class Outgoing:
         )
         return self.sequence
 
-    def _add_dead(self, leg: Leg[QueueRow], message: Message, properties: str | None, content: int | None) -> None:
+    def _add_dead(
+        self, recipient: Recipient[QueueRow], message: Message, properties: str | None, content: int | None
+    ) -> None:
         """Add a message that is a dead letter from the beginning."""
-        why = stored.dead_letter_json(leg.reason or "", leg.description, leg.queue.name)
-        body, now, dead = self._next_body(message, content), self._now, leg.queue.dead_id
+        why = stored.dead_letter_json(recipient.reason or "", recipient.description, recipient.queue.name)
+        body, now, dead = self._next_body(message, content), self._now, recipient.queue.dead_id
         row = (
             self.sequence,
             dead,
@@ -137,7 +143,7 @@ class Outgoing:
             content,
         )
         self._full.append(row)
-        self.woken.add(rules.dead_letter_queue(leg.queue.name))
+        self.woken.add(rules.dead_letter_queue(recipient.queue.name))
 
     def _next_body(self, message: Message, content: int | None) -> bytes | None:
         """Count a message; return the body that goes into its row, None if it shares one."""
