@@ -109,8 +109,16 @@ class DropsCompletions(Sound):
         return await self._engine.apply(effects, *more)
 
 
-class IgnoresTokens(Sound):
-    """Lets anybody complete what somebody else has received."""
+class EndsLocks(Sound):
+    """Hands out messages that others have locked."""
+
+    async def lock_next(self, *asked, **how):
+        await self.run_sql("UPDATE @.messages SET due = 1 WHERE state = 2 AND session IS NULL")
+        return await self._engine.lock_next(*asked, **how)
+
+
+class IgnoresTokens(EndsLocks):
+    """Lets anybody complete what somebody else has received; locks end early, so that there is somebody else."""
 
     async def apply(self, effects, *more):
         try:
@@ -119,14 +127,6 @@ class IgnoresTokens(Sound):
             for effect in effects:
                 await self.run_sql("DELETE FROM @.messages", effect.lock.sequence)
             return [None] * len(effects)
-
-
-class EndsLocks(Sound):
-    """Hands out messages that others have locked."""
-
-    async def lock_next(self, *asked, **how):
-        await self.run_sql("UPDATE @.messages SET due = 1 WHERE state = 2 AND session IS NULL")
-        return await self._engine.lock_next(*asked, **how)
 
 
 class EndsSessions(Sound):
