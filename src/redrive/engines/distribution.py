@@ -10,6 +10,8 @@ T = TypeVar("T")
 
 def deal(found: Iterable[T], limits: Sequence[int]) -> list[list[T]]:
     """Give each receiver one item in turn, as long as there are items, and no receiver more than its limit."""
+    if len(limits) == 1:  # mostly there is one
+        return [list(found)]
     hands: list[list[T]] = [[] for _ in limits]
     waiting = deque(range(len(limits)))
     for one in found:

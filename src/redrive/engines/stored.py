@@ -42,6 +42,7 @@ def _json_encoder() -> Callable[[object], str]:
 
 
 _as_json = _json_encoder()
+_decoded = json.JSONDecoder().raw_decode  # json.loads without looking for spaces before and behind a value
 
 OWN_HEADERS_BYTES = 131_072
 """What these may take together, where they do not fit into a queue's limit: twice what a failure's have at most."""
@@ -153,7 +154,20 @@ def message_of(message_id: str, properties: str | None, body: bytes) -> Message:
         return Message.plain(body, message_id)
     if properties is None:
         return Message(body, id=message_id)
-    return Message.stored(body, message_id, json.loads(properties))
+    return Message.stored(body, message_id, _value(properties))
+
+
+def _value(properties: str) -> dict[str, Any]:
+    """Return what stored properties say.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    value, end = _decoded(properties)
+    if end != len(properties):
+        raise ValueError("there is something behind the properties")
+    found: dict[str, Any] = value
+    return found
 
 
 def received(
