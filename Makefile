@@ -100,6 +100,8 @@ bench: $(VENV)-bench/ready ## measure Redrive beside its peers
 	@$(VENV)-bench/bin/python bench/queues.py
 	@$(VENV)-bench/bin/python bench/queues.py --engine postgres
 	@$(VENV)-bench/bin/python bench/recovery.py
+	@$(VENV)-bench/bin/python bench/routes.py
+	@$(VENV)-bench/bin/python bench/routes.py --engine postgres
 
 .PHONY: lock
 lock: ## pin the development tools anew; UPGRADE=1 moves them to their newest versions

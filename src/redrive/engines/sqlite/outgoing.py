@@ -14,6 +14,10 @@ _PLAIN = (
     "INSERT INTO redrive_messages (sequence, queue, state, delivery_count, enqueued_at, id, properties, body)"
     " VALUES (?, ?, 0, 0, ?, ?, ?, ?)"
 )
+_SHARED = (
+    "INSERT INTO redrive_messages (sequence, queue, state, delivery_count, enqueued_at, id, properties, content)"
+    " VALUES (?, ?, 0, 0, ?, ?, ?, ?)"
+)
 _FULL = (
     "INSERT INTO redrive_messages (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, session,"
     " properties, dead_letter, body, content) VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -41,6 +45,7 @@ class Outgoing:
         self.woken: set[str] = set()
         self.used: dict[int, QueueRow] = {}
         self._plain: list[tuple[object, ...]] = []
+        self._shared: list[tuple[object, ...]] = []
         self._full: list[tuple[object, ...]] = []
         self._bodies: list[tuple[int, bytes]] = []
         self._contents: list[tuple[int, bytes]] = []
@@ -89,12 +94,18 @@ class Outgoing:
         if len(wanted) > 1:
             self._contents.append((first, message.body))
         content = first if len(wanted) > 1 else None
+        is_plain = content is not None and effect.at is None and message.ttl is None
         for recipient in wanted:
-            self.used[recipient.queue.id] = recipient.queue
-            if recipient.reason is None:
-                self._add_full(recipient.queue, effect, properties, content)
-            else:
+            found = recipient.queue
+            self.used[found.id] = found
+            if recipient.reason is not None:
                 self._add_dead(recipient, message, properties, content)
+            elif is_plain and found.is_plain:  # most are
+                self.sequence += 1
+                self.woken.add(found.name)
+                self._shared.append((self.sequence, found.id, self._now, message.id, properties, content))
+            else:
+                self._add_full(found, effect, properties, content)
         return first
 
     def _add_full(self, queue: QueueRow, effect: Send, properties: str | None, content: int | None = None) -> int:
@@ -172,6 +183,7 @@ class Outgoing:
         """Store all rows; those that are ready now and never expire take a shorter statement."""
         for statement, found in (
             (_PLAIN, self._plain),
+            (_SHARED, self._shared),
             (_FULL, self._full),
             ("INSERT INTO redrive_bodies VALUES (?, ?)", self._bodies),
             ("INSERT INTO redrive_contents VALUES (?, ?)", self._contents),

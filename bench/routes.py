@@ -1,0 +1,118 @@
+"""Measure what fan-out costs: an event for 1, 5 and 10 subscriptions, with full durability: ``make bench``.
+
+*Accept* is the commit that stores an event for all of them, 100 events at a time. *Settle* is the rest: each
+subscription receives and completes its message, 100 at a time. Beside a program that was written by hand with the same
+tables, the body once and a row for each subscription, and beside a send to a queue for each.
+
+Time on the wall, because a durable store waits for the disk. It reports and does not judge.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from postgres_server import NoServer
+from queue_engines import ENGINES
+from report import Table, as_markdown, as_text, machine, write_between_marks
+from routes_subjects import SUBJECTS
+
+BODY = bytes(1_200)
+BATCH = 100
+ROUTES = (1, 5, 10)
+FULL, QUICK = (5, 30), (1, 2)
+"""How many rounds, and how many batches in each."""
+
+
+async def measure_once(kind, engine, routes, batches):
+    """Return events per second for accept and for settle."""
+    async with engine.place() as url:
+        subject = kind()
+        await subject.open(url, routes)
+        try:
+            await subject.accept([BODY] * BATCH)  # whatever is done at the first call only
+            await settle(subject, routes, 1)
+            await engine.settle()
+            began = time.perf_counter()
+            for _ in range(batches):
+                await subject.accept([BODY] * BATCH)
+            accepted = time.perf_counter()
+            await settle(subject, routes, batches)
+            settled = time.perf_counter()
+            assert await subject.is_empty(), "a body is left without a message"
+        finally:
+            await subject.close()
+    events = batches * BATCH
+    return events / (accepted - began), events / (settled - accepted)
+
+
+async def settle(subject, routes, batches):
+    """Let each subscription receive and complete all its messages."""
+    for route in range(routes):
+        for _ in range(batches):
+            assert await subject.settle(route, BATCH) == BATCH
+
+
+def measure(engine, effort, progress):
+    """Return the rates of each round, by number of routes and by subject."""
+    rounds, batches = effort
+    found = {routes: {kind.name: [] for kind in SUBJECTS[engine.name]} for routes in ROUTES}
+    for turn in range(rounds):
+        for routes in ROUTES:
+            progress(f"{engine.name}, round {turn + 1} of {rounds}, {routes} routes")
+            for kind in SUBJECTS[engine.name]:
+                found[routes][kind.name].append(asyncio.run(measure_once(kind, engine, routes, batches)))
+    return found
+
+
+def tables(engine, found):
+    """Return a table for accept and one for settle, with ratios to the program that was written by hand."""
+    made = []
+    for place, word in enumerate(("Accept", "Settle")):
+        rows = []
+        for routes, subjects in found.items():
+            rates = {name: median(rate[place] for rate in rounds) for name, rounds in subjects.items()}
+            by_hand = next(rate for name, rate in rates.items() if name.startswith("raw"))
+            rows += [[f"{name}, {routes}", f"{rate:,.0f}", f"{rate / by_hand:.2f}x"] for name, rate in rates.items()]
+        made.append(Table(f"{word}, {engine}: events/s", ["subject, routes", "events/s", "to raw"], rows))
+    return made
+
+
+def arguments():
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=ENGINES, default="sqlite", help="the database to measure in")
+    parser.add_argument("--quick", action="store_true", help="a moment, to see that it runs; do not trust the figures")
+    parser.add_argument("--dir", default=tempfile.gettempdir(), help="a folder on the disk to measure")
+    parser.add_argument("--json", metavar="FILE", help="write all figures, round by round")
+    parser.add_argument("--markdown", metavar="FILE", help="rewrite the tables between the marks of this page")
+    return parser.parse_args()
+
+
+def main():
+    """Measure, print, write."""
+    chosen = arguments()
+    shape = machine()
+    progress = lambda what: print(what, file=sys.stderr)  # noqa: E731
+    try:
+        with ENGINES[chosen.engine].running(chosen.dir, settles=not chosen.quick) as engine:
+            found = measure(engine, QUICK if chosen.quick else FULL, progress)
+            durability = engine.durability
+    except NoServer as error:
+        raise SystemExit(f"bench: {error}") from None
+    place = f"{shape['date']}, {shape['python']}, {shape['system']}, {shape['cpu']}, {shape['cores']} cores"
+    heading = f"{place}, load {shape['load']} at the start.\nBodies of {len(BODY):,} bytes, {durability}.\n"
+    shown = tables(chosen.engine, found)
+    print(heading, *map(as_text, shown), sep="\n")
+    if chosen.json:
+        Path(chosen.json).write_text(json.dumps({"machine": shape, "figures": found}, indent=1), encoding="utf-8")
+    if chosen.markdown:
+        write_between_marks(chosen.markdown, "\n".join([heading, *map(as_markdown, shown)]))
+
+
+if __name__ == "__main__":
+    main()
