@@ -14,9 +14,9 @@ _PLAIN = (
     "INSERT INTO redrive_messages (sequence, queue, state, delivery_count, enqueued_at, id, properties, body)"
     " VALUES (?, ?, 0, 0, ?, ?, ?, ?)"
 )
-_SHARED = (
+_SHARED = (  # one statement for all queues that get a message
     "INSERT INTO redrive_messages (sequence, queue, state, delivery_count, enqueued_at, id, properties, content)"
-    " VALUES (?, ?, 0, 0, ?, ?, ?, ?)"
+    " SELECT ?1 + key, value, 0, 0, ?2, ?3, ?4, ?5 FROM json_each(?6)"
 )
 _FULL = (
     "INSERT INTO redrive_messages (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, session,"
@@ -94,6 +94,7 @@ class Outgoing:
         if len(wanted) > 1:
             self._contents.append((first, message.body))
         content = first if len(wanted) > 1 else None
+        together: list[int] = []
         is_plain = content is not None and effect.at is None and message.ttl is None
         for recipient in wanted:
             found = recipient.queue
@@ -101,11 +102,13 @@ class Outgoing:
             if recipient.reason is not None:
                 self._add_dead(recipient, message, properties, content)
             elif is_plain and found.is_plain:  # most are
-                self.sequence += 1
+                together.append(found.id)
                 self.woken.add(found.name)
-                self._shared.append((self.sequence, found.id, self._now, message.id, properties, content))
             else:
                 self._add_full(found, effect, properties, content)
+        if together:
+            self._shared.append((self.sequence + 1, self._now, message.id, properties, content, str(together)))
+            self.sequence += len(together)
         return first
 
     def _add_full(self, queue: QueueRow, effect: Send, properties: str | None, content: int | None = None) -> int:
