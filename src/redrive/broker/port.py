@@ -92,6 +92,7 @@ class QueueInfo:
         oldest_at: when the oldest message that can be received now was sent.
         created_at: when it was declared.
         used_at: when something was last sent to it or received from it.
+        is_topic: whether it is a topic, which holds nothing but dead letters.
     """
 
     name: str
@@ -105,6 +106,7 @@ class QueueInfo:
     oldest_at: datetime | None
     created_at: datetime
     used_at: datetime
+    is_topic: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from redrive.broker import Broker, QueueInfo, QueueSettings, is_own_queue, views
-from redrive.broker.port import Topics, find_ability
+from redrive.broker import QueueSettings, is_own_queue, views
 from redrive.cli import bulk
 from redrive.cli.open import with_broker
 from redrive.cli.options.connection import BrokerConnection, Queue, Yes
@@ -125,7 +124,9 @@ def show(queue: Queue, connection: BrokerConnection) -> None:
 @grouped
 def delete(queue: Queue, *, yes: Yes = False, connection: BrokerConnection) -> None:
     """Delete a queue, its dead-letter queue, and all messages in them."""
-    found = with_broker(connection, lambda broker: _queue(broker, queue))
+    found = with_broker(connection, lambda broker: broker.inspect(queue))
+    if found.is_topic:  # its subscriptions would be deleted unseen
+        raise console.failure(NotAQueue(queue))
     held = sum(getattr(found, name) for name in COUNTS)
     confirm(f"Delete queue {queue} and {count(held, 'message')}?", yes=yes)
     with_broker(connection, lambda broker: broker.delete(queue))
@@ -133,16 +134,6 @@ def delete(queue: Queue, *, yes: Yes = False, connection: BrokerConnection) -> N
         console.print_json(views.deleted_view(queue, held))
     else:
         console.say(f"queue {queue} is deleted, with {count(held, 'message')}")
-
-
-async def _queue(broker: Broker, name: str) -> QueueInfo:
-    """Return a queue that is no topic: with a topic, its subscriptions would be deleted unseen."""
-    found = await broker.inspect(name)
-    if (engine := find_ability(broker.engine, Topics)) is not None:
-        for topic in await engine.topics():
-            if topic.name == name:
-                raise NotAQueue(name, tuple(each.queue for each in topic.subscriptions))
-    return found
 
 
 @app.command()

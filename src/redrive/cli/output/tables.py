@@ -49,7 +49,10 @@ def queues_table(queues: Iterable[QueueInfo]) -> Table:
         counts = [Text(f"{count:,}" if count else "-") for count in (getattr(queue, name) for name in COUNTS)]
         if queue.dead:
             counts[-1].stylize("red")
-        made.add_row(Text(one_line(queue.name)), *counts, age(queue.oldest_at))
+        name = Text(one_line(queue.name))
+        if queue.is_topic:
+            name.append(" (topic)", style="dim")
+        made.add_row(name, *counts, age(queue.oldest_at))
     return made
 
 

@@ -42,7 +42,15 @@ from redrive.engines.postgres.exchange import check_session_id
 from redrive.engines.postgres.groups import Groups
 from redrive.engines.postgres.notify import Listener
 from redrive.engines.postgres.outbox import call_within
-from redrive.engines.postgres.queues import Queue, Queues, check_findable, is_text, settings_of
+from redrive.engines.postgres.queues import (
+    Queue,
+    Queues,
+    check_findable,
+    check_is_queue,
+    is_text,
+    queues_of,
+    settings_of,
+)
 from redrive.engines.postgres.requests import MOST_AT_ONCE, ApplyRequest, LockRequest, queue_of
 from redrive.engines.postgres.schema import QUOTE, migrate
 from redrive.engines.postgres.store import COLUMNS, Store
@@ -366,8 +374,11 @@ class PostgresEngine:
         rows: list[Row] = []
         if chosen:
             rows = await self._database.read(_peek(chosen), queue, stored.nearest(start), stored.bounded(limit))
-        if not rows and not await self._database.read("SELECT FROM @.queues WHERE name = $1", queue):
-            raise QueueNotFound(queue)
+        if not rows:
+            found = await queues_of(self._database.read, "q.name = $1", queue)
+            if not found:
+                raise QueueNotFound(queue)
+            check_is_queue(found[0])
         return [_seen(row, queue) for row in rows]
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
@@ -560,6 +571,7 @@ def _info(row: Row) -> QueueInfo:
         oldest_at=None if row["oldest"] is None else utc(row["oldest"]),
         created_at=utc(row["created_at"]),
         used_at=utc(row["used_at"]),
+        is_topic=row["topic"] is not None,
     )
 
 

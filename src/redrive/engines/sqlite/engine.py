@@ -46,7 +46,15 @@ from redrive.engines.sqlite.requests import ApplyRequest, Conflict, LockRequest,
 from redrive.engines.sqlite.schema import migrate
 from redrive.engines.sqlite.store import Store
 from redrive.engines.stored import Row, topics_of
-from redrive.errors import EngineUnavailable, InvalidSetting, MessageNotFound, QueueNotFound, TopicNotFound, UsageError
+from redrive.errors import (
+    EngineUnavailable,
+    InvalidSetting,
+    MessageNotFound,
+    NotAQueue,
+    QueueNotFound,
+    TopicNotFound,
+    UsageError,
+)
 
 T = TypeVar("T")
 
@@ -539,6 +547,8 @@ def _peek(
     queue_id = _queue_id(reader, queue)
     if queue_id is None:
         return None
+    if topics := _topics(reader, queue):
+        raise NotAQueue(queue, tuple(each.queue for each in topics[0].subscriptions))
     found: list[Row] = []
     for state in states:  # the index is in order within a state
         where = "m.queue = ? AND m.state = ? AND m.sequence >= ? ORDER BY m.sequence LIMIT ?"
@@ -557,7 +567,7 @@ def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
     # by their names, of which there is an index: a store may have thousands of queues
     where, values = ("q.source IS NULL ORDER BY q.name", ()) if name is None else ("q.name = ?", (name,))
     found = reader.execute(
-        "SELECT q.id, q.name, q.settings, q.created_at, q.used_at, d.id"
+        "SELECT q.id, q.name, q.settings, q.created_at, q.used_at, q.topic IS NOT NULL, d.id"
         f" FROM redrive_queues q LEFT JOIN redrive_queues d ON d.name = q.name || '{rules.DEAD_LETTER_SUFFIX}'"
         f" WHERE {where}",
         values,
@@ -576,7 +586,7 @@ def _topics(reader: sqlite3.Connection, name: str | None) -> list[TopicInfo]:
 
 
 def _info(reader: sqlite3.Connection, row: Row) -> QueueInfo:
-    queue_id, name, settings, created_at, used_at, dead_id = row
+    queue_id, name, settings, created_at, used_at, is_topic, dead_id = row
     counted = reader.execute(
         "SELECT state, count(*), max(sequence) FROM redrive_messages WHERE queue = ? GROUP BY state", (queue_id,)
     ).fetchall()
@@ -597,4 +607,5 @@ def _info(reader: sqlite3.Connection, row: Row) -> QueueInfo:
         oldest_at=utc(oldest[0]) if oldest else None,
         created_at=utc(created_at),
         used_at=utc(used_at),
+        is_topic=bool(is_topic),
     )

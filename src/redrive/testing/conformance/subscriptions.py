@@ -186,7 +186,9 @@ class SubscriptionBehaviours(EngineFixtures):
             await engine.lock_session(ORDERS, None)
         with pytest.raises(NotAQueue):
             await engine.lock_deferred(ORDERS, [1])
-        assert await engine.peek(ORDERS, 10) == []
+        with pytest.raises(NotAQueue, match=BILLING):
+            await engine.peek(ORDERS, 10)
+        assert {info.name: info.is_topic for info in await engine.inspect()} == {ORDERS: True, BILLING: False}
 
     async def test_topics_are_described(self, engine: FullEngine) -> None:
         await declare_topic(engine)

@@ -116,7 +116,7 @@ class Everything:
 async def everything(engine: FullEngine) -> Everything:
     """Return all that can be seen, to compare it with what can be seen later. When a queue was used does not count."""
     infos = await engine.inspect()
-    names = [name for info in infos for name in (info.name, dead_letter_queue(info.name))]
+    names = [info.name for info in infos if not info.is_topic] + [dead_letter_queue(info.name) for info in infos]
     return Everything(
         [replace(info, used_at=info.created_at) for info in infos],
         {name: await engine.peek(name, 10_000) for name in names},
