@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, fields
 
 import pytest
 
-from redrive.broker import QueueSettings
+from redrive.broker import QueueSettings, TopicSettings
 from redrive.broker.settings import DurationSetting
-from redrive.cli.options import queue_settings
-from redrive.cli.options.queue_settings import StatedSettings, setting_text
+from redrive.cli.options.queue_settings import StatedSettings, StatedTopicSettings, setting_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +26,13 @@ def test_every_setting_has_an_option_with_its_help_and_its_default():
     assert options["requires_session"].metavar == "yes|no"
 
 
+def test_the_settings_of_a_topic_are_options_too():
+    assert tuple(each.name for each in StatedTopicSettings.parameters()) == TopicSettings.names()
+    assert StatedTopicSettings(keep_unmatched="yes", max_message_bytes=None).stated == {"keep_unmatched": True}
+
+
 def test_a_new_setting_is_an_option_without_another_line(monkeypatch):
-    monkeypatch.setattr(queue_settings, "QueueSettings", LargerSettings)
+    monkeypatch.setattr(StatedSettings, "kind", LargerSettings)
     assert StatedSettings.parameters()[-1].name == "cool_down"
     assert StatedSettings(cool_down="2m", lock_duration=None).stated == {"cool_down": 120.0}
 

@@ -72,8 +72,7 @@ def declare(topic: Topic, settings: StatedTopicSettings, connection: BrokerConne
 def update(topic: Topic, settings: StatedTopicSettings, connection: BrokerConnection) -> None:
     """Change settings of a topic.
 
-    Examples:
-      redrive topics update orders --keep-unmatched yes
+    Example: redrive topics update orders --keep-unmatched yes
     """
     with_broker(connection, lambda broker: broker.update_topic(topic, **settings.stated))
     _print_changed(connection, topic, f"topic {topic} is changed")
