@@ -94,7 +94,9 @@ def subscribe(
     settings: StatedSettings,
     connection: BrokerConnection,
 ) -> None:
-    """Add a subscription, or give it another rule. Without a rule it gets everything.
+    """Add a subscription, or give it another rule.
+
+    Without a rule it gets everything.
 
     Examples:
       redrive topics subscribe orders billing
