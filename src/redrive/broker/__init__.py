@@ -4,7 +4,7 @@
 Peek-lock queues: a received message is locked, not gone. Settle it, or it is delivered again.
 """
 
-from redrive.broker import headers, port, rules, views
+from redrive.broker import headers, port, rules, topics, views
 from redrive.broker.blocking import BlockingBroker, BlockingDelivery, BlockingSession
 from redrive.broker.broker import Broker
 from redrive.broker.bulk import Resubmitted, Stayed
@@ -88,5 +88,6 @@ __all__ = [
     "rules",
     "source_queue",
     "subscription_queue",
+    "topics",
     "views",
 ]

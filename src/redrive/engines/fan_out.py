@@ -7,9 +7,8 @@ from functools import cache
 from typing import Generic, NamedTuple, TypeVar
 
 from redrive.broker import rules
-from redrive.broker.message import Message
-from redrive.broker.settings import TopicSettings
-from redrive.broker.topics import Rule, values_of
+from redrive.broker.port import Message, Rule, TopicSettings
+from redrive.broker.topics import values_of
 from redrive.errors import ExpressionFailed, RedriveError
 
 Q = TypeVar("Q")

@@ -10,8 +10,17 @@ from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
 from redrive.broker.headers import OWN_HEADERS
-from redrive.broker.port import DeadLetterInfo, Headers, Lock, Message, QueueSettings, Received, State, unsealed
-from redrive.broker.settings import TopicSettings
+from redrive.broker.port import (
+    DeadLetterInfo,
+    Headers,
+    Lock,
+    Message,
+    QueueSettings,
+    Received,
+    State,
+    TopicSettings,
+    unsealed,
+)
 from redrive.broker.topics import Rule, SubscriptionInfo, TopicInfo
 from redrive.clock import utc
 from redrive.errors import InvalidMessage, MessageTooLarge, SessionRequired, StorageDamaged
