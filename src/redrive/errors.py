@@ -357,6 +357,8 @@ class QueueConflict(UsageError, code="queue-conflict"):
         differences: for each setting that differs, its value and the requested value.
     """
 
+    _kind, _update = "queue", "update"
+
     def __init__(self, queue: str, differences: "dict[str, tuple[object, object]]") -> None:
         super().__init__(queue, differences)
         self.queue = queue
@@ -364,14 +366,14 @@ class QueueConflict(UsageError, code="queue-conflict"):
 
     def __str__(self) -> str:
         differing = ", ".join(f"{name} is {now!r}, not {asked!r}" for name, (now, asked) in self.differences.items())
-        return f"queue {self.queue!r} exists with other settings: {differing}; change it with await broker.update(...)"
+        change = f"change it with await broker.{self._update}(...)"
+        return f"{self._kind} {self.queue!r} exists with other settings: {differing}; {change}"
 
 
 class TopicConflict(QueueConflict, code="topic-conflict"):
     """A topic exists with other settings than the requested ones."""
 
-    def __str__(self) -> str:
-        return super().__str__().replace("queue", "topic", 1).replace("broker.update(", "broker.update_topic(")
+    _kind, _update = "topic", "update_topic"
 
 
 class InvalidExpression(UsageError, ValueError, code="invalid-expression"):

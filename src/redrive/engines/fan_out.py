@@ -58,7 +58,7 @@ def recipients_of(
     found: list[Recipient[Q]] = []
     for rule, queue in subscriptions:
         try:
-            if (rule.equals or rule.expression is not None) and not rule.matches(message, values):
+            if not rule.matches_everything and not rule.matches(message, values):
                 continue
         except ExpressionFailed as error:
             found.append(Recipient(queue, rules.RULE_FAILED, str(error)))

@@ -26,7 +26,7 @@ from redrive.broker.port import (
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.sqlite import rows
-from redrive.engines.sqlite.outgoing import Outgoing
+from redrive.engines.sqlite.outgoing_messages import OutgoingMessages
 from redrive.engines.sqlite.queues import QueueRow, Queues
 from redrive.errors import (
     LockLost,
@@ -101,7 +101,7 @@ class Store:
             texts: the properties of each message, as ``stored.properties_of`` makes them.
             now: the time.
         """
-        outgoing = Outgoing(self.connection, self._last_sequence, now)
+        outgoing = OutgoingMessages(self.connection, self._last_sequence, now)
         outcomes = [
             outgoing.add(self.queues.get(effect.queue), effect, properties)
             for effect, properties in zip(sends, texts, strict=True)

@@ -24,7 +24,7 @@ _FULL = (
 )
 
 
-class Outgoing:
+class OutgoingMessages:
     """The messages that one transaction stores.
 
     Args:
