@@ -3,7 +3,7 @@
 
 from redrive.broker import Abandon, Complete, DeadLetter, Lock, Message, Send
 from redrive.broker.headers import DELAYED_RETRIES, EARLIER_DELIVERIES
-from redrive.worker import Discard, HandlerFailure, MoveToError, RedeliverLater, RedeliverNow
+from redrive.worker import Discard, HandlerFailure, MoveToError, Postpone, RedeliverLater, RedeliverNow
 from redrive.worker.recoverability import failure_headers
 from redrive.worker.settlement import effects_of
 
@@ -24,6 +24,11 @@ def test_retrying_later_abandons_with_a_delay_and_counts_in_headers():
 def test_your_headers_go_with_it_but_do_not_replace_the_counters():
     (effect,) = effects_of(RedeliverLater(5, {"why": "down", DELAYED_RETRIES: 0}), FAILURE, LOCK)
     assert effect.headers == {"why": "down", DELAYED_RETRIES: 6, EARLIER_DELIVERIES: 3}
+
+
+def test_postponing_abandons_with_a_delay_and_counts_nothing():
+    assert effects_of(Postpone(5), FAILURE, LOCK) == [Abandon(LOCK, 5, uncount=True)]
+    assert effects_of(Postpone(5, {"why": "down"}), FAILURE, LOCK) == [Abandon(LOCK, 5, {"why": "down"}, uncount=True)]
 
 
 def test_discarding_completes():

@@ -31,7 +31,8 @@ class HandlerFailed(WorkerEvent):
         attempt: which attempt it was, counted from 1 over all rounds.
         exception_type: what was raised.
         exception_message: what it said.
-        outcome: what became of the message: ``redeliver_now``, ``redeliver_later``, ``moved``, ``discarded``;
+        outcome: what became of the message: ``redeliver_now``, ``redeliver_later``, ``postponed``, ``moved``,
+            ``discarded``;
             ``settled`` if the handler had settled it by hand before; ``lock_lost`` if another consumer may have it;
             ``dropped`` if it was deleted when it was received, and is gone.
         delay: seconds until it is delivered again; None if it is not.

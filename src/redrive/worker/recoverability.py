@@ -48,6 +48,8 @@ Classification: TypeAlias = Literal["retry", "delay", "poison", "ignore"]
 MAX_DELAYED_RETRIES: Final = "MaxDelayedRetries"
 MAX_IMMEDIATE_RETRIES: Final = "MaxImmediateRetries"
 POISON: Final = "Poison"
+REJECTED: Final = "Rejected"
+"""Why a message was moved that its destination refuses: like poison, it says nothing about other messages."""
 
 _LONGEST_MESSAGE = 1_000
 _LONGEST_TRACE = 8_000
@@ -133,6 +135,22 @@ class RedeliverLater:
 
 
 @dataclass(frozen=True, slots=True)
+class Postpone:
+    """Deliver it again after a delay, and count nothing: the failure is not the message's.
+
+    Attributes:
+        delay: seconds until then.
+        headers: your own headers to change or, with None, to remove.
+    """
+
+    delay: float
+    headers: Headers = field(default_factory=dict[str, HeaderValue])
+
+    def __post_init__(self) -> None:
+        duration.seconds("delay", self.delay, zero=True)
+
+
+@dataclass(frozen=True, slots=True)
 class MoveToError:
     """Move it to an error queue, where a person looks at it.
 
@@ -158,7 +176,7 @@ class Discard:
     """Complete it although its handler failed: this failure does not matter."""
 
 
-Decision: TypeAlias = RedeliverNow | RedeliverLater | MoveToError | Discard
+Decision: TypeAlias = RedeliverNow | RedeliverLater | Postpone | MoveToError | Discard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

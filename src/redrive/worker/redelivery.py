@@ -12,10 +12,12 @@ from redrive.worker.handler import Handler
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.recoverability import (
     POISON,
+    REJECTED,
     Decision,
     Discard,
     HandlerFailure,
     MoveToError,
+    Postpone,
     Recoverability,
     RedeliverLater,
     RedeliverNow,
@@ -105,7 +107,7 @@ class Redelivery:
     async def _carry_out(self, decision: Decision, failure: HandlerFailure, lease: HeldMessage) -> Decision:
         try:
             now, delay = decision, 0.0
-            if lease.session is not None and isinstance(decision, RedeliverLater):
+            if lease.session is not None and isinstance(decision, RedeliverLater | Postpone):
                 # it is ready again at once, and its session waits: nothing in it may overtake the message
                 now, delay = replace(decision, delay=0.0), decision.delay
             await self._settler.settle(
@@ -125,11 +127,11 @@ class Redelivery:
 
 def counts_against_all(decision: Decision) -> bool:
     """Say whether other messages may fail for the same reason; not if the cause is this message alone."""
-    is_poison = isinstance(decision, MoveToError) and decision.reason == POISON
+    is_poison = isinstance(decision, MoveToError) and decision.reason in (POISON, REJECTED)
     return not is_poison and not isinstance(decision, Discard)
 
 
 def _checked(decision: Decision) -> Decision:
-    if not isinstance(decision, RedeliverNow | RedeliverLater | MoveToError | Discard):
+    if not isinstance(decision, RedeliverNow | RedeliverLater | Postpone | MoveToError | Discard):
         raise UsageError(f"recoverability returned {decision!r}, which is not a decision")
     return decision

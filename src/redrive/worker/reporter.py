@@ -8,7 +8,15 @@ from redrive.clock import Clock
 from redrive.telemetry import Event
 from redrive.worker.events import HandlerFailed, HandlerOverdue, MessageLockLost, MessageMoved
 from redrive.worker.held_message import HeldMessage
-from redrive.worker.recoverability import Decision, Discard, HandlerFailure, MoveToError, RedeliverLater, RedeliverNow
+from redrive.worker.recoverability import (
+    Decision,
+    Discard,
+    HandlerFailure,
+    MoveToError,
+    Postpone,
+    RedeliverLater,
+    RedeliverNow,
+)
 
 
 class Reporter:
@@ -32,6 +40,8 @@ class Reporter:
                 self.failed(failure, "redeliver_now", 0.0)
             case RedeliverLater(delay):
                 self.failed(failure, "redeliver_later", delay)
+            case Postpone(delay):
+                self.failed(failure, "postponed", delay)
             case Discard():
                 self.failed(failure, "discarded")
             case MoveToError(reason, description, queue):

@@ -10,6 +10,7 @@ from redrive.worker.recoverability import (
     Discard,
     HandlerFailure,
     MoveToError,
+    Postpone,
     RedeliverLater,
     RedeliverNow,
     failure_headers,
@@ -24,6 +25,8 @@ def effects_of(decision: Decision, failure: HandlerFailure, lock: Lock) -> list[
             return [Abandon(lock)]
         case RedeliverLater(delay, headers):
             return [Abandon(lock, delay, {**headers, **postponing_headers(failure)}, reset_count=True)]
+        case Postpone(delay, headers):
+            return [Abandon(lock, delay, headers or None, uncount=True)]
         case Discard():
             return [Complete(lock)]
         case MoveToError(reason, _, str(queue), headers):
