@@ -184,45 +184,13 @@ class PolicySet:
 
 def parse_toml(text: str, source: "Path | None" = None) -> PolicySet:
     """Read policies written in TOML."""
-    import tomllib
+    from redrive import toml_lines
 
     try:
-        tables = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # besides its own error: numbers of 5,000 digits, 1,000 brackets
-        problem, _, position = str(error).partition(" (at ")
-        digits = "".join(c for c in position.partition(",")[0] if c.isdigit())
-        line = int(digits) if digits else text.count("\n") + 1 if position else 1
-        raise PolicyFileError(source, line, f"this is not TOML: {problem}") from None
-    return PolicySet(tables, _toml_lines(text), source)
-
-
-def _toml_lines(text: str) -> "dict[Place, int]":
-    """Find the line of each table and key. The TOML parser itself takes the headers and keys apart."""
-    lines: dict[Place, int] = {}
-    table: Place = ()
-    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
-        place: Place = ()
-        if line.lstrip().startswith("["):
-            place = table = _toml_path(line) or table
-        elif "=" in line:
-            place = (*table, *_toml_path(f"{line.partition('=')[0]} = 0"))
-        for length in range(1, len(place) + 1):
-            lines.setdefault(place[:length], number)
-    return lines
-
-
-def _toml_path(line: str) -> "Place":
-    import tomllib
-
-    try:
-        node: object = tomllib.loads(line)
-    except tomllib.TOMLDecodeError:
-        return ()
-    path: list[str] = []
-    while isinstance(node, dict) and node:
-        key, node = next(iter(node.items()))
-        path.append(key)
-    return tuple(path)
+        tables, lines = toml_lines.parse(text)
+    except toml_lines.NotToml as error:
+        raise PolicyFileError(source, error.line, f"this is not TOML: {error.problem}") from None
+    return PolicySet(tables, lines, source)
 
 
 _XML_KINDS = {
