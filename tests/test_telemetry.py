@@ -45,7 +45,7 @@ def every_event():
 
 def hostile(event):
     """Return an event with a hostile text wherever there can be a text."""
-    values = {"str": HOSTILE, "int": 7, "float": 1.5, "datetime": NOON, "tuple": (HOSTILE, HOSTILE)}
+    values = {"str": HOSTILE, "int": 7, "float": 1.5, "datetime": NOON, "bool": True, "tuple": (HOSTILE, HOSTILE)}
     hints = {name: str(getattr(hint, "__name__", hint)) for name, hint in typing.get_type_hints(event).items()}
     kinds = {each.name: hints[each.name] for each in dataclasses.fields(event)}
     return event(

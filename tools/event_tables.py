@@ -13,13 +13,14 @@ from pathlib import Path
 from redrive.telemetry import Event
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "telemetry.md"
-LAYERS = ("retry", "worker", "recovery")
+LAYERS = ("retry", "worker", "routes", "recovery")
+_MORE = {"routes": ("redrive.routes.receivers.receiver_events", "redrive.routes.receivers.source_events")}
 
 
 def events_of(layer: str) -> list[type[Event]]:
-    """Return the events that a layer reports, in the order of their file."""
-    module = importlib.import_module(f"redrive.{layer}.events")
-    return [each for each in vars(module).values() if _is_reported(each, module.__name__)]
+    """Return the events that a layer reports, in the order of their files."""
+    modules = [importlib.import_module(name) for name in (f"redrive.{layer}.events", *_MORE.get(layer, ()))]
+    return [each for module in modules for each in vars(module).values() if _is_reported(each, module.__name__)]
 
 
 def _is_reported(value: object, module: str) -> bool:

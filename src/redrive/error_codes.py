@@ -28,6 +28,7 @@ STATUSES = {
     "handlers-hung": ErrorStatus(1, 500),
     "invalid-expression": ErrorStatus(2, 400),
     "invalid-filter": ErrorStatus(2, 400),
+    "invalid-route": ErrorStatus(2, 400),
     "invalid-setting": ErrorStatus(2, 400),
     "missing-extra": ErrorStatus(1, 501),
     "not-a-queue": ErrorStatus(2, 409),
@@ -39,6 +40,9 @@ STATUSES = {
     "queue-conflict": ErrorStatus(6, 409),
     "queue-not-found": ErrorStatus(5, 404),
     "redirect-refused": ErrorStatus(7, 409),
+    "route-conflict": ErrorStatus(6, 409),
+    "route-file-error": ErrorStatus(2, 400),
+    "route-not-found": ErrorStatus(3, 404),
     "schema-mismatch": ErrorStatus(1, 500),
     "session-required": ErrorStatus(2, 400),
     "storage-replaced": ErrorStatus(1, 500),
@@ -68,6 +72,7 @@ STATUSES = {
     "storage-full": ErrorStatus(1, 507),
     "storage-read-only": ErrorStatus(1, 500),
     "lease-lost": ErrorStatus(1, 503),
+    "receiver-full": ErrorStatus(1, 429),
 }
 
 

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from redrive import connection_url
 from redrive.broker import BlockingBroker, Broker
-from redrive.broker.port import Database, find_ability
+from redrive.broker.port import Database, ability, find_ability
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.clock import Clock, system_clock
-from redrive.engines.registry import engine_at, ledger_in
+from redrive.engines.registry import engine_at, ledger_in, route_ledger_in
 from redrive.retry import Policy, Retry
 from redrive.telemetry import Event
 
 if TYPE_CHECKING:  # a program that only sends and receives does not load recovery
     from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
+    from redrive.routes import Routes
 
-__all__ = ["connect", "connect_blocking", "open_recovery"]
+__all__ = ["connect", "connect_blocking", "open_recovery", "open_routes"]
 
 
 def connect(
@@ -114,3 +115,14 @@ def open_recovery(
         on_event=on_event,
     )
     return BlockingRecovery(recovery, broker) if isinstance(broker, BlockingBroker) else recovery
+
+
+def open_routes(broker: Broker) -> "Routes":
+    """Return the routes of a broker, to be entered with ``async with``.
+
+    Args:
+        broker: where the queues and the routes are; it must be open by then.
+    """
+    from redrive.routes import Routes
+
+    return Routes(broker, route_ledger_in(ability(broker.engine, Database), is_shared=True))

@@ -17,9 +17,16 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {
     "asyncpg": "asyncpg",
     "cel-expr-python": "cel_expr_python",
+    "google-re2": "re2",
+    "httpx": "httpx",
+    "jmespath": "jmespath",
+    "nats-py": "nats",
     "opentelemetry-api": "opentelemetry",
+    "pyyaml": "yaml",
+    "redis": "redis",
     "rich": "rich",
     "typer": "typer",
+    "uvicorn": "uvicorn",
 }
 """The module that each package of an extra is imported as."""
 

@@ -11,7 +11,7 @@ How a page says what to do with a block, in the words after its opening fence:
 - ``python pytest`` holds tests, and pytest runs them.
 - ``sh no-run`` is for other commands, such as ``pip install``.
 - ``python no-run`` is for code that needs what the development environment lacks; ``NOT_RUN`` says why, page by page.
-- ``toml`` and ``xml`` that define policies are loaded.
+- ``toml`` and ``xml`` that define policies are loaded; so are ``toml`` and ``yaml`` that define routes.
 """
 
 import re
@@ -24,6 +24,7 @@ from typing import NamedTuple
 import pytest
 
 from redrive.retry import Policies
+from redrive.routes.route_file import parse_toml, parse_yaml
 from redrive.testing import no_sleep
 from tests.commands import run_command
 from tests.docs.pages import FENCE, PAGES, ROOT, Block, blocks
@@ -33,7 +34,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 STEPS = {"python", "python postgres", "python continues", "sh", "sh continues"}
 TESTS = "python pytest"
-RUN = STEPS | {TESTS, "toml", "xml"}
+RUN = STEPS | {TESTS, "toml", "xml", "yaml"}
 SHOWN = {"text", "sh no-run", "python no-run", "sql", "ini", "json", "mermaid", "dockerfile"}
 NOT_RUN = {"web-applications.md": "Django would be 50 MB more to install; its code was tried by hand on PostgreSQL"}
 DATABASE = "DATABASE_URL"
@@ -99,6 +100,11 @@ def commands(block: Block) -> list[str]:
 
 def defines_policies(block: Block) -> bool:
     mark = {"toml": "[policies", "xml": "RetryPolicyConfiguration"}.get(block.info)
+    return mark is not None and mark in block.text
+
+
+def defines_routes(block: Block) -> bool:
+    mark = {"toml": "[routes.", "yaml": "routes:\n"}.get(block.info)
     return mark is not None and mark in block.text
 
 
@@ -172,6 +178,11 @@ def test_tests_on_a_page_pass(page, tmp_path):
 @pytest.mark.parametrize("block", [block for block in BLOCKS if defines_policies(block)], ids=str)
 def test_policy_files_load(block):
     Policies.parse(block.text, format=block.info)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if defines_routes(block)], ids=str)
+def test_route_files_load(block):
+    assert (parse_toml if block.info == "toml" else parse_yaml)(block.text)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

@@ -31,7 +31,7 @@ async def declare_topic(engine: Engine, topic: str, given: TopicOptions) -> None
     """Make sure that a topic is there."""
     topics = ability(engine, Topics)
     check_settings(given, TopicSettings)
-    wanted = TopicSettings(**given)
+    wanted = TopicSettings(**given)  # type: ignore[arg-type]  # it turns timedelta into seconds
     if await topics.declare_topic(check_queue_name(topic), wanted):
         return
     there, asked = asdict((await topics.topics(topic))[0].settings), asdict(wanted)
@@ -45,7 +45,7 @@ async def update_topic(engine: Engine, topic: str, given: TopicOptions) -> None:
     topics = ability(engine, Topics)
     check_settings(given, TopicSettings)
     current = (await topics.topics(check_queue_name(topic)))[0].settings
-    await topics.update_topic(topic, replace(current, **given))
+    await topics.update_topic(topic, replace(current, **given))  # type: ignore[arg-type]  # as above
 
 
 async def subscribe(engine: Engine, topic: str, name: str, rule: RuleLike, settings: QueueOptions) -> str:

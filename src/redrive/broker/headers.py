@@ -17,6 +17,14 @@ DELAYED_RETRIES: Final = "redrive-delayed-retries"
 EARLIER_DELIVERIES: Final = "redrive-earlier-deliveries"
 """how often it was delivered before the last of them"""
 
+# --- On the leg of a route
+
+ROUTE_DELIVERED: Final = "redrive-route-delivered"
+"""which parts of a split event were delivered, so that a replay leaves them out: ``0,2``"""
+
+ROUTE_EXHAUSTED: Final = "redrive-route-exhausted"
+"""why a leg that was not stored before failed, until it is moved to the dead letters"""
+
 # --- On a message that a worker has moved to an error queue or a dead-letter queue
 
 FAILED: Final = "redrive-failed-"

@@ -159,6 +159,7 @@ class TopicSettings(_Settings):
     """How a topic behaves. The metadata of the fields are as those of ``QueueSettings``."""
 
     keep_unmatched: bool = _flag("dead-letter messages that no subscription gets instead of dropping them")
+    duplicate_detection: float | None = _seconds("drop a message whose id was sent within that long")
     max_message_bytes: int = _whole("how large body and headers may be", LARGEST_MESSAGE_BYTES, 104_857_600)
 
     def of_queue(self) -> QueueSettings:
@@ -183,6 +184,7 @@ class TopicOptions(TypedDict, total=False):
     """The settings of a topic for a caller that states some of them; a test holds them equal to ``TopicSettings``."""
 
     keep_unmatched: bool
+    duplicate_detection: float | timedelta | None
     max_message_bytes: int
 
 

@@ -9,8 +9,9 @@ from redrive.broker.port import Database, Engine
 from redrive.clock import Clock
 from redrive.errors import MissingExtra
 
-if TYPE_CHECKING:  # a program that only sends and receives does not load recovery
+if TYPE_CHECKING:  # a program that only sends and receives does not load recovery or routes
     from redrive.recovery import Ledger
+    from redrive.routes.ledger import RouteLedger
 
 _LIBPQ_OPTIONS = (
     *("application_name", "client_encoding", "connect_timeout", "database", "dbname", "host", "krbsrvname"),
@@ -43,6 +44,18 @@ def ledger_in(database: Database, *, is_shared: bool) -> "Ledger":
     from redrive.engines.sql.recovery.ledger import SqlLedger
 
     return SqlLedger(database, is_shared=is_shared)
+
+
+def route_ledger_in(database: Database, *, is_shared: bool) -> "RouteLedger":
+    """Return the ledger of routes in a database.
+
+    Args:
+        database: where it is.
+        is_shared: whether others open and close the database.
+    """
+    from redrive.engines.sql.routes.ledger import SqlRouteLedger
+
+    return SqlRouteLedger(database, is_shared=is_shared)
 
 
 def _sqlite(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engine:

@@ -86,7 +86,7 @@ def statements(path):
             yield node.value
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_no_statement_has_the_number_of_a_state_or_sets_one_by_hand(path):
     assert [text for text in statements(path) if BARE.search(text) or BY_HAND.search(text)] == []
 
@@ -105,7 +105,7 @@ def test_the_search_for_states_by_hand_finds_them(text):
     assert BARE.search(text) or BY_HAND.search(text)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_columns_are_read_by_name(path):
     """``rows[0]`` is a row; ``row[0]`` would be whatever the statement happens to name first."""
     for node in ast.walk(ast.parse(path.read_text())):

@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from redrive.broker import rules
@@ -33,6 +33,7 @@ class Queue:
         dead: the number of its dead-letter queue.
         topic: its subscriptions, if it is a topic.
         subscribes: the number of its topic, if it is a subscription.
+        is_plain: whether a message needs nothing from it: no time to live, no session, no duplicates to look for.
     """
 
     id: int
@@ -42,6 +43,12 @@ class Queue:
     dead: int
     topic: "Topic[Queue] | None" = None
     subscribes: int | None = None
+    is_plain: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        needs = settings.default_ttl is not None or settings.duplicate_detection is not None
+        object.__setattr__(self, "is_plain", not needs and not settings.requires_session and self.topic is None)
 
     @property
     def use_granularity_s(self) -> float:

@@ -12,11 +12,13 @@ from functools import cache
 
 from redrive.engines.postgres import expected_schema
 from redrive.engines.postgres.driver import Connection
+from redrive.engines.postgres.fan_out_schema import fan_out_migration
 from redrive.engines.postgres.session_settings import in_transaction
-from redrive.engines.postgres.topics_schema import topics_migration
+from redrive.engines.postgres.topics_schema import BODY, topics_migration
 from redrive.engines.sql.dialects import POSTGRES
 from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
+from redrive.engines.sql.routes.schema import ROUTES
 from redrive.errors import SchemaMismatch, UsageError
 
 MESSAGES = """
@@ -429,6 +431,8 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0005_table_prefix", ""),  # they are in a schema of their own
     ("0006_queue_settings", QUEUE_SETTINGS),
     ("0007_topics", topics_migration(CHOSEN, PLANS)),
+    ("0008_routes", POSTGRES.migration(ROUTES)),
+    ("0009_fan_out", fan_out_migration(CHOSEN, BODY, PLANS)),
 )
 
 

@@ -36,6 +36,7 @@ from redrive.engines.postgres.topics_schema import BODY
 from redrive.errors import LockLost, MessageNotFound, QueueNotFound, SessionLost, SessionRequired
 
 COLUMNS = f"m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter, {BODY} AS body"
+_STORE = f"SELECT @.store(@.instant($1), @.new_sequences($2), {', '.join(f'${number}' for number in range(3, 19))})"
 _GOOD = "m.sequence = $2 AND m.token = $3 AND q.name = $4 AND m.queue = q.id AND m.due > @.instant($1)"
 _HOW_OFTEN_TO_CHOOSE = 10
 
@@ -122,9 +123,9 @@ class Store:
         outgoing = OutgoingRows()
         taken = outgoing.add(effect, await self._destination(effect.queue))
         row = await self._row(
-            "SELECT @.store(@.instant($1), @.new_sequences($2), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+            _STORE,
             self._now,
-            taken,
+            taken + len(outgoing.legs),
             *outgoing.columns(),
         )
         self.woken |= outgoing.woken

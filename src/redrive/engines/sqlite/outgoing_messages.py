@@ -2,6 +2,7 @@
 """Messages on their way into the tables: rows are collected, and stored together."""
 
 import sqlite3
+from collections.abc import Sequence
 
 from redrive.broker import rules
 from redrive.broker.port import Message, Send, State
@@ -50,6 +51,8 @@ class OutgoingMessages:
         self._bodies: list[tuple[int, bytes]] = []
         self._contents: list[tuple[int, bytes]] = []
         self._unmatched: list[tuple[int]] = []
+        self._open_topics: dict[int, tuple[str, int] | None] = {}  # the numbers of their queues, and how many
+        self._noted: set[int] = set()  # those whose queues are among the used ones
 
     def add(self, queue: QueueRow, effect: Send, properties: str | None) -> int | None:
         """Add a message; return its number, None if it is a duplicate, or if no subscription of a topic gets it."""
@@ -73,6 +76,8 @@ class OutgoingMessages:
     def _publish(self, queue: QueueRow, topic: Topic[QueueRow], effect: Send, properties: str | None) -> int | None:
         """Add a message to the queues of subscriptions; several share its body, under the number of the first."""
         message = effect.message
+        if effect.at is None and message.ttl is None and self._is_open(queue, topic):  # most are
+            return self._publish_everywhere(queue, topic, effect, properties)
         recipients = recipients_of(
             topic.subscriptions.values(),
             message,
@@ -83,14 +88,13 @@ class OutgoingMessages:
             if not topic.settings.keep_unmatched:
                 return None
             recipients = [Recipient(queue, rules.NO_SUBSCRIPTION, rules.NO_SUBSCRIPTION_TEXT)]
-        wanted = [
-            recipient
-            for recipient in recipients
-            if recipient.reason is not None or not self._is_duplicate(recipient.queue, effect)
-        ]
-        if not wanted:
+        if self._is_seen(queue.id, topic.settings.duplicate_detection, effect):
             return None
-        first = self.sequence + 1
+        wanted = [each for each in recipients if each.reason is not None or not self._is_duplicate(each.queue, effect)]
+        return self._share(wanted, effect, properties) if wanted else None
+
+    def _share(self, wanted: Sequence[Recipient[QueueRow]], effect: Send, properties: str | None) -> int:
+        message, first = effect.message, self.sequence + 1
         if len(wanted) > 1:
             self._contents.append((first, message.body))
         content = first if len(wanted) > 1 else None
@@ -109,6 +113,38 @@ class OutgoingMessages:
         if together:
             self._shared.append((self.sequence + 1, self._now, message.id, properties, content, str(together)))
             self.sequence += len(together)
+        return first
+
+    def _is_open(self, queue: QueueRow, topic: Topic[QueueRow]) -> bool:
+        """Say whether each queue of a topic takes every message just as it is: then none has to be looked at."""
+        if queue.id not in self._open_topics:
+            listed = [each for _, each in topic.subscriptions.values()]
+            smallest = topic.settings.max_message_bytes
+            takes_all = len(listed) > 1 and all(
+                rule.matches_everything
+                and each.is_plain
+                and each.settings.duplicate_detection is None
+                and each.settings.max_message_bytes >= smallest
+                for rule, each in topic.subscriptions.values()
+            )
+            self._open_topics[queue.id] = (str([each.id for each in listed]), len(listed)) if takes_all else None
+        return self._open_topics[queue.id] is not None
+
+    def _publish_everywhere(
+        self, queue: QueueRow, topic: Topic[QueueRow], effect: Send, properties: str | None
+    ) -> int | None:
+        """Add a message to all queues of a topic that takes it everywhere."""
+        if self._is_seen(queue.id, topic.settings.duplicate_detection, effect):
+            return None
+        ids, count = self._open_topics[queue.id] or ("[]", 0)
+        first = self.sequence + 1
+        self._contents.append((first, effect.message.body))
+        self._shared.append((first, self._now, effect.message.id, properties, first, ids))
+        self.sequence += count
+        for _, each in () if queue.id in self._noted else topic.subscriptions.values():
+            self.used[each.id] = each
+            self.woken.add(each.name)
+        self._noted.add(queue.id)
         return first
 
     def _add_full(self, queue: QueueRow, effect: Send, properties: str | None, content: int | None = None) -> int:
@@ -172,7 +208,10 @@ class OutgoingMessages:
         return None
 
     def _is_duplicate(self, queue: QueueRow, effect: Send) -> bool:
-        window = queue.settings.duplicate_detection
+        return self._is_seen(queue.id, queue.settings.duplicate_detection, effect)
+
+    def _is_seen(self, place: int, window: float | None, effect: Send) -> bool:
+        """Say whether the id of a message was sent to a queue or a topic before; if not, remember it."""
         if window is None or effect.even_if_seen:
             return False
         remember = (
@@ -180,7 +219,7 @@ class OutgoingMessages:
             " WHERE redrive_seen_ids.until <= ?"
         )
         until = self._now + window
-        return self._connection.execute(remember, (queue.id, effect.message.id, until, self._now)).rowcount == 0
+        return self._connection.execute(remember, (place, effect.message.id, until, self._now)).rowcount == 0
 
     def store(self) -> None:
         """Store all rows; those that are ready now and never expire take a shorter statement."""

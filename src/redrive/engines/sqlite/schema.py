@@ -14,6 +14,7 @@ from functools import cache
 from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
+from redrive.engines.sql.routes.schema import ROUTES
 from redrive.errors import SchemaMismatch
 
 _TAKEN = re.compile(r"(?:^(?:table|index|trigger) (?=.* already exists)|with this name: )(\w+)")
@@ -142,6 +143,8 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
         END;
         """,
     ),
+    ("0008_routes", SQLITE.migration(ROUTES)),
+    ("0009_fan_out", ""),  # here it was cheap already
 )
 
 _OLD_NAMES = re.compile(

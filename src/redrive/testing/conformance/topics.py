@@ -37,6 +37,7 @@ from redrive.testing.conformance.verbs import (
     send,
     send_one,
 )
+from redrive.testing.manual_clock import ManualClock
 
 BILLING, AUDIT, SHIPPING = (subscription_queue(ORDERS, name) for name in ("billing", "audit", "shipping"))
 LARGE = b"x" * 100_000
@@ -99,6 +100,54 @@ class TopicBehaviours(EngineFixtures):
         for queue in (BILLING, AUDIT):
             found = await lock(engine, queue)
             assert [one.body for one in found] == [b"%d" % number for number in range(50)]
+
+    @pytest.mark.parametrize("rule", [None, "body.total > 1"], ids=["everything", "rule"])
+    @pytest.mark.parametrize("names", [("billing",), ("billing", "audit", "shipping")], ids=["one", "three"])
+    async def test_a_topic_that_remembers_ids_stores_an_event_once(
+        self, engine: FullEngine, clock: ManualClock, names: tuple[str, ...], rule: str | None
+    ) -> None:
+        await declare_topic(engine, duplicate_detection=10)
+        for name in names:
+            await subscribe(engine, name, rule)
+        event = message(b'{"total": 2}', id="e-1")
+        other = message(b'{"total": 3}', id="e-2")
+        first, again, second = await engine.apply([Send(ORDERS, event), Send(ORDERS, event), Send(ORDERS, other)])
+        assert again is None
+        assert first is not None
+        assert second is not None
+        assert (await engine.apply([Send(ORDERS, event)])) == [None]
+        clock.advance(10)
+        assert (await engine.apply([Send(ORDERS, event)])) != [None]
+        assert (await engine.apply([Send(ORDERS, event, even_if_seen=True)])) != [None]
+        for name in names:
+            found = await bodies(engine, subscription_queue(ORDERS, name))
+            assert found == [event.body, other.body, event.body, event.body]
+
+    async def test_a_topic_remembers_ids_for_all_its_subscriptions(self, engine: FullEngine) -> None:
+        await declare_topic(engine, duplicate_detection=10)
+        await subscribe(engine, "billing", {"region": "eu"})
+        await subscribe(engine, "audit")
+        await subscribe(engine, "shipping", requires_session=True)
+        await subscribe(engine, "large", max_message_bytes=1, default_ttl=5)
+        event = message(b"event", id="e-1", session_id="s")
+        await engine.apply([Send(ORDERS, event)])
+        await subscribe(engine, "late")
+        assert (await engine.apply([Send(ORDERS, event)])) == [None]
+        assert await bodies(engine, AUDIT) == [b"event"]
+        assert await bodies(engine, SHIPPING) == [b"event"]
+        assert await bodies(engine, dead_letter_queue(subscription_queue(ORDERS, "large"))) == [b"event"]
+        assert await bodies(engine, subscription_queue(ORDERS, "late")) == []
+
+    async def test_numbers_keep_their_order_where_rules_differ(self, engine: FullEngine) -> None:
+        await declare_topic(engine)
+        await subscribe(engine, "billing", {"region": "eu"})
+        await subscribe(engine, "audit")
+        await subscribe(engine, "shipping")
+        sent = [message(b"%d" % n, headers={"region": "eu" if n % 3 else "us"}) for n in range(30)]
+        await engine.apply([Send(ORDERS, one) for one in sent])
+        for queue in (AUDIT, SHIPPING):
+            assert [one.body for one in await lock(engine, queue)] == [b"%d" % n for n in range(30)]
+        assert [one.body for one in await lock(engine, BILLING)] == [b"%d" % n for n in range(30) if n % 3]
 
     async def test_a_subscription_gets_what_is_sent_from_then_on(self, engine: FullEngine) -> None:
         await declare_topic(engine, "billing")

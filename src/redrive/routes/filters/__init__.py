@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Filters: what events of routes go through, one file for each kind."""

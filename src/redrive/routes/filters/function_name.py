@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT
+"""Functions of a program, by the names that files and other processes find them by: ``package.module:function``."""
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from redrive.errors import InvalidSetting
+
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_FORM: Final = "must be a function, or its name as 'package.module:function'"
+_FIX: Final = "write it with def at the top level of a module that other processes can import, and pass that"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSetting:
+    """A function, kept as its name: a route is stored, and other processes run it."""
+
+    def checked(self, name: str, value: object) -> str:
+        """Return the name of the function."""
+        if callable(value):
+            return name_of(name, value)
+        if not isinstance(value, str) or not _NAME.fullmatch(value):
+            raise InvalidSetting(name, value, _FORM)
+        return value
+
+
+def name_of(setting: str, function: Callable[..., object]) -> str:
+    """Return the name that a function can be imported by.
+
+    Raises:
+        InvalidSetting: it has none.
+    """
+    module, way = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(way, str):
+        raise InvalidSetting(setting, function, f"must be a function, which has a name; {_FIX}")
+    if "<lambda>" in way:
+        raise InvalidSetting(setting, function, f"a lambda has no name to be found by; {_FIX}")
+    if "<locals>" in way:
+        raise InvalidSetting(setting, function, f"a function inside another one cannot be imported; {_FIX}")
+    if module == "__main__":
+        raise InvalidSetting(setting, function, f"the file that was started cannot be imported by that name; {_FIX}")
+    if _found(module, way) is not function:
+        raise InvalidSetting(setting, function, f"{module}:{way} is something else than this function; {_FIX}")
+    return f"{module}:{way}"
+
+
+@cache
+def load(setting: str, name: str, *, is_async: bool | None = None) -> Callable[..., Any]:
+    """Import a function; once for each process.
+
+    Args:
+        setting: the name to blame in the error.
+        name: ``package.module:function``.
+        is_async: what the function must be; None: either.
+
+    Raises:
+        InvalidSetting: there is no such function, or it is not of that kind.
+    """
+    module, _, way = name.partition(":")
+    found = _found(module, way)
+    if found is None:
+        allowed = (
+            f"cannot be imported: see that {module!r} is installed here, or in a folder of PYTHONPATH, and has {way!r}"
+        )
+        raise InvalidSetting(setting, name, allowed)
+    if not callable(found):
+        raise InvalidSetting(setting, name, f"is {type(found).__name__}, and must be a function")
+    if is_async is False and inspect.iscoroutinefunction(found):
+        raise InvalidSetting(setting, name, "is async, and a pure filter waits for nothing; use the filter 'call'")
+    return found  # type: ignore[no-any-return]  # a function of the program
+
+
+def _found(module: str, way: str) -> Any:  # noqa: ANN401 - whatever the module has
+    """Return what a module calls by a name; None if there is no such module or no such name."""
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # something that the module itself imports
+        return None
+    for part in way.split("."):
+        found = getattr(found, part, None)
+    return found

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""Ends routes that are drained or removed: their queues are emptied, and go when nothing is in them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from redrive.clock import utc
+from redrive.routes.catalog import Routes
+from redrive.routes.infos import queues_of
+from redrive.routes.ledger import StoredRoute
+from redrive.routes.route import Route
+from redrive.routes.subscriptions import bury_all, look_at, remove_empty
+
+
+async def finish_removals(routes: Routes, stored: Mapping[tuple[str, str], tuple[StoredRoute, Route]]) -> None:
+    """Take the next step with every route that is on its way out, and with queues that routes had before."""
+    for each, route in stored.values():
+        if each.state in ("draining", "cancelling"):
+            await _finish(routes, each, route)
+        elif each.earlier_queues:
+            await _forget_earlier(routes, each)
+
+
+async def _finish(routes: Routes, stored: StoredRoute, route: Route) -> None:
+    now, queues = utc(routes.broker.clock.time()), queues_of(stored, route)
+    if stored.state == "draining" and stored.until is not None and stored.until <= now:
+        await _change(routes, stored, replace(stored, state="cancelling", reason="it was not drained in time"))
+        return
+    if stored.state == "cancelling":
+        for queue in queues:
+            if (found := await look_at(routes.broker, queue)) is not None:
+                await bury_all(routes.broker, queue, has_sessions=found.settings.requires_session)
+    left = [found for queue in queues if (found := await look_at(routes.broker, queue)) is not None]
+    if any(found.ready or found.scheduled or found.locked or found.deferred for found in left):
+        return
+    if await _change(routes, stored, replace(stored, state="removed")):
+        for queue in queues:  # one with dead letters stays, so that they can be found
+            await remove_empty(routes.broker, queue)
+
+
+async def _forget_earlier(routes: Routes, stored: StoredRoute) -> None:
+    kept = [queue for queue in stored.earlier_queues if not await remove_empty(routes.broker, queue)]
+    if len(kept) < len(stored.earlier_queues):
+        await _change(routes, stored, replace(stored, earlier_queues=tuple(kept)))
+
+
+async def _change(routes: Routes, stored: StoredRoute, wanted: StoredRoute) -> bool:
+    """Store a route, if no other process has changed it meanwhile; otherwise the next look decides."""
+    revision = (await routes.ledger.revision()).number
+    if stored not in await routes.ledger.routes():
+        return False
+    return await routes.ledger.change([wanted], revision) is not None
