@@ -11,10 +11,11 @@ import shutil
 import pytest
 import typer
 
-from redrive import connect, open_recovery
+from redrive import connect, open_recovery, open_routes
 from redrive.broker import Message
 from redrive.cli.main import app
 from redrive.recovery import Transform
+from redrive.routes import from_queue, log, route, to_file
 
 HOSTILE = "evil\nFORGED \x1b[2J\r\x9b31m\u202e\u2066\x07\x7f\u2028\x85\t" + "z" * 60
 FAILED = {
@@ -71,6 +72,19 @@ async def fill(url):
         await broker.declare_topic("news", keep_unmatched=True)
         await broker.subscribe("news", "evil", {HOSTILE: HOSTILE})
         await broker.send("news", message("unmatched"))
+        await add_routes(broker)
+
+
+async def add_routes(broker):
+    async with open_routes(broker) as routes:
+        await routes.add(
+            route("evil", source=from_queue("by-hand")) | log(HOSTILE) >> to_file(HOSTILE),
+            route("other", source=from_queue("by-hand")) >> to_file(HOSTILE),
+        )
+        await routes.pause("evil", reason=HOSTILE)
+        await broker.send("routes/default/queue/by-hand", message("leg"))
+        for one in await broker.receive("routes/default/queue/by-hand/evil"):
+            await one.dead_letter(HOSTILE, HOSTILE)
 
 
 HOSTILE_FILTER = "text:'" + HOSTILE.replace("'", "") + "'"
@@ -86,6 +100,11 @@ def filled(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _database(filled, tmp_path):
     shutil.copy(filled, tmp_path / "redrive.db")
+    text = json.dumps(HOSTILE)
+    (tmp_path / "evil-routes.toml").write_text(
+        f'[routes.evil]\nsource = {{ kind = "queue", queue = "orders" }}\nsender = {{ kind = "file", path = {text} }}\n'
+    )
+    (tmp_path / "bad-routes.toml").write_text(f"[routes.{text}]\nsource = {text}\n{text} = {text}\n")
     (tmp_path / "evil.toml").write_text(f"[policies.{json.dumps(HOSTILE)}]\nkind = {json.dumps(HOSTILE)}\n")
 
 
@@ -187,6 +206,27 @@ COMMANDS = {
     "redirects list": [("redirects", "list")],
     "redirects add": [("redirects", "add", HOSTILE, "orders"), ("redirects", "add", "orders", HOSTILE)],
     "redirects remove": [("redirects", "remove", HOSTILE), ("redirects", "remove", "orders")],
+    "routes": [("routes",), ("routes", "--application", HOSTILE)],
+    "routes list": [("routes", "list"), ("routes", "list", "--application", HOSTILE)],
+    "routes show": [("routes", "show", "evil"), ("routes", "show", HOSTILE)],
+    "routes check": [("routes", "check", "evil-routes.toml", "--only"), ("routes", "check", "bad-routes.toml")],
+    "routes add": [
+        ("routes", "add", "evil-routes.toml"),
+        ("routes", "add", "bad-routes.toml"),
+        ("routes", "add", HOSTILE),
+    ],
+    "routes test": [
+        ("routes", "test", "evil", HOSTILE),
+        ("routes", "test", "evil", HOSTILE, "--id", HOSTILE),
+        ("routes", "test", HOSTILE, "x", "--definition", "evil-routes.toml"),
+    ],
+    "routes tap": [("routes", "tap", HOSTILE), ("routes", "tap", "evil", "--for", "10ms")],
+    "routes pause": [("routes", "pause", "other", "--reason", HOSTILE), ("routes", "pause", HOSTILE)],
+    "routes resume": [("routes", "resume", "evil"), ("routes", "resume", HOSTILE)],
+    "routes drain": [("routes", "drain", "evil"), ("routes", "drain", "other", "--within", HOSTILE)],
+    "routes remove": [("routes", "remove", "other", "--yes"), ("routes", "remove", HOSTILE, "--yes")],
+    "routes dead": [("routes", "dead", "evil"), ("routes", "dead", HOSTILE)],
+    "routes replay": [("routes", "replay", "evil", "--yes"), ("routes", "replay", HOSTILE, "--yes")],
     "policies check": [("policies", "check", "evil.toml")],
     "policies preview": [("policies", "preview", "evil.toml"), ("policies", "preview", "evil.toml", HOSTILE)],
 }
@@ -194,6 +234,7 @@ ELSEWHERE = {
     "demo": "has its own texts only",
     "worker": "runs until it is stopped; what it tells are events, see test_telemetry.py",
     "operations run": "the same",
+    "routes run": "the same",
 }
 
 
@@ -241,6 +282,7 @@ def test_a_command_prints_exact_json(run, name):
         *(("peek", "orders"), ("dead", "list", "orders"), ("dead", "show", "orders", "1"), ("failed", "list")),
         *(("failed", "show", "5"), ("failed", "aside"), ("operations", "list"), ("operations", "show", "1")),
         *(("operations", "trail"), ("failed", "groups", "--by", "evil")),
+        *(("routes", "show", "evil"), ("routes", "test", "evil", HOSTILE), ("routes", "dead", "evil")),
     ],
     ids=" ".join,
 )

@@ -84,7 +84,7 @@ def test_no_command_but_declare_makes_a_database(run, tmp_path):
 
     url = "sqlite:///mistyped.db"
     for name, (first, *_) in COMMANDS.items():
-        if name in ("queues declare", "topics declare", "policies check", "policies preview"):
+        if name in ("queues declare", "topics declare", "routes add", "routes check") or first[0] == "policies":
             continue
         ran = run(*first, "--url", url)
         assert (ran.exit_code, "there is no database mistyped.db" in ran.stderr) == (1, True), name

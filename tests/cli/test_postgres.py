@@ -23,6 +23,28 @@ def test_a_message_is_sent_received_buried_and_sent_again(ok, read):
     assert read("queues")[0]["ready"] == 1
 
 
+ROUTES = """[routes.big]
+source = { kind = "queue", queue = "orders" }
+sender = { kind = "queue", queue = "big" }
+"""
+
+
+@pytest.mark.usefixtures("url")
+def test_routes_are_added_paused_replayed_and_removed(ok, read, tmp_path):
+    (tmp_path / "routes.toml").write_text(ROUTES)
+    for queue in ("orders", "big"):
+        ok("queues", "declare", queue)
+    assert ok("routes", "add", "routes.toml") == "added      big\n"
+    ok("routes", "pause", "big")
+    ok("send", "routes/default/queue/orders", "lamp")
+    ok("receive", "routes/default/queue/orders/big", "--dead-letter", "broken")
+    assert [each["body"] for each in read("routes", "dead", "big")] == ["lamp"]
+    assert ok("routes", "replay", "big", "--yes") == "replayed 1 dead event on route big\n"
+    assert [(each["state"], each["waiting"]) for each in read("routes")] == [("paused", 1)]
+    assert "route big is removed, with 1 dead event" in ok("routes", "remove", "big", "--yes")
+    assert read("routes") == []
+
+
 @pytest.mark.usefixtures("url")
 def test_a_queue_that_was_perhaps_meant_is_named(ok, refused):
     ok("queues", "declare", "orders")

@@ -11,11 +11,13 @@ from contextlib import suppress
 
 import pytest
 
-from redrive import connect, open_recovery
+from redrive import connect, open_recovery, open_routes
 from redrive.broker import Message
+from redrive.routes import from_topic, route, to_queue
 from tests.patience import PATIENCE_S
 
 QUEUE = "warehouse.deliveries.europe-west.priority"
+ROUTE = "deliveries-of-europe-west-that-are-large-and-urgent"
 KIND = "shop.errors.AddressNotUnderstoodByTheCarrier"
 SAID = "no house number in 'Long Street' of a town with a long name, which no carrier delivers to at all"
 
@@ -30,6 +32,10 @@ async def fill():
         await broker.send_many("error", [Message(b"x", headers=headers) for _ in range(1_995)])
         for one in await broker.receive(QUEUE, max_messages=1):
             await one.dead_letter("AddressNotUnderstood", SAID)
+        async with open_routes(broker) as routes:
+            await broker.declare_topic("news")
+            await routes.add(route(ROUTE, source=from_topic("news"), application="warehouse") >> to_queue(QUEUE))
+            await broker.send_many("news", [b"x"] * 1_234)
         async with open_recovery(broker) as recovery:
             await recovery.ingest()
             await recovery.recover(f"queue:{QUEUE} exception:{KIND}", actor="ana", redirect="a")
@@ -78,17 +84,21 @@ def test_numbers_and_names_are_whole(shown, columns):
     assert "1,995" in groups
     assert re.search(r"\b[0-9a-f]{16}\b", groups)
     assert "AddressNotUnderstood" in "".join(shown(columns, "dead", "list", QUEUE).split())
+    routes = shown(columns, "routes")
+    assert set(re.findall(r"[\w.,-]+", routes)) >= {ROUTE, "warehouse", "running", "durable", "1,234"}
+    assert ROUTE in shown(columns, "routes", "show", ROUTE)
     assert "1,995 of 1,995" in " ".join(shown(columns, "operations", "show", "1", "--no-ingest").split())
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
 def test_a_table_fits_the_terminal_or_is_a_list(shown, columns):
-    for command in (("queues",), ("operations", "list"), ("failed", "list", "status:any", "--no-ingest")):
+    listed = ("failed", "list", "status:any", "--no-ingest")
+    for command in (("queues",), ("operations", "list"), ("routes",), listed):
         lines = shown(columns, *command).splitlines()
         is_table = len(lines[0].split()) > 3
         assert is_table or columns < 200
         assert not is_table or max(map(len, lines)) <= columns
-        assert is_table or lines[0].split()[0] in ("queue", "operation", "number")
+        assert is_table or lines[0].split()[0] in ("queue", "operation", "number", "route")
 
 
 def test_what_reads_a_pipe_gets_a_line_for_each(shown):

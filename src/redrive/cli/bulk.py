@@ -128,14 +128,52 @@ def purge(connection: BrokerConnection, queue: str, *, yes: bool, noun: str) -> 
     done.check()
 
 
-def resubmit(connection: BrokerConnection, queue: str, *, max_messages: int | None, yes: bool) -> None:
-    """Send a queue's dead letters to it again."""
+@dataclass(frozen=True, slots=True)
+class ResubmitWords:
+    """How a command calls what it does with dead letters.
+
+    Attributes:
+        question: asks before; ``{}`` stands for how many there are.
+        bar: stands beside the progress bar.
+        done: says afterwards; ``{}`` stands for how many there were.
+        noun: what they are called.
+    """
+
+    question: str
+    bar: str
+    done: str
+    noun: str = "dead letter"
+
+
+def replay_words(route: str) -> ResubmitWords:
+    """Return what a command calls sending the dead legs of a route again."""
+    return ResubmitWords(f"Replay {{}} on route {route}?", "replaying", f"replayed {{}} on route {route}", "dead event")
+
+
+def resubmit(
+    connection: BrokerConnection,
+    queue: str,
+    *,
+    max_messages: int | None,
+    yes: bool,
+    words: ResubmitWords | None = None,
+) -> None:
+    """Send a queue's dead letters to it again.
+
+    Args:
+        connection: where the queue is.
+        queue: its name.
+        max_messages: how many at most; None: all.
+        yes: whether not to ask.
+        words: how the command calls that.
+    """
+    words = words or ResubmitWords(f"Send {{}} to {queue} again?", "resubmitting", f"resubmitted {{}} to {queue}")
     dead = with_broker(connection, lambda broker: broker.inspect(queue)).dead
     total = dead if max_messages is None else min(dead, max_messages)
-    confirm(f"Send {count(total, 'dead letter')} to {queue} again?", yes=yes or not total)
+    confirm(words.question.format(count(total, words.noun)), yes=yes or not total)
     done = _run(
         connection,
-        "resubmitting",
+        words.bar,
         total,
         lambda broker, on_progress: broker.resubmit(queue, max_messages=max_messages, on_progress=on_progress),
     )
@@ -144,7 +182,7 @@ def resubmit(connection: BrokerConnection, queue: str, *, max_messages: int | No
         console.print_json(views.resubmitted_view(queue, result, interrupted=done.is_interrupted))
         done.check()
     else:
-        console.say(f"resubmitted {count(int(result), 'dead letter')} to {queue}{done.ending}")
+        console.say(words.done.format(count(int(result), words.noun)) + done.ending)
         done.check()
         _print_rest(queue, result)
     if result.stayed:

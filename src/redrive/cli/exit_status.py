@@ -13,11 +13,11 @@ class ExitStatus(IntEnum):
     ERROR = 1
     NOT_UNDERSTOOD = 2
     NOT_FOUND = 3
-    """No message has that id or number, no operation that number."""
+    """No message has that id or number, no operation that number, no route that name."""
     NOTHING_CHOSEN = 4
     NO_QUEUE = 5
     CONFLICT = 6
-    """An operation has the messages, its state does not allow the change, or a queue exists with other settings."""
+    """An operation has the messages, a state does not allow the change, or a queue exists with other settings."""
     REDIRECT_REFUSED = 7
     NOT_ALL = 8
     """The work has ended, and some messages failed again or could not be sent."""

@@ -21,7 +21,11 @@ def test_topics_are_listed(ok, read, topic):
     (found,) = read("topics")
     assert [each["queue"] for each in found["subscriptions"]] == ["news/billing", "news/large"]
     assert found["subscriptions"][1]["rule"] == {"equals": {}, "expression": "body.total > 100"}
-    assert found["settings"] == {"keep_unmatched": False, "max_message_bytes": 1_048_576}
+    assert found["settings"] == {
+        "keep_unmatched": False,
+        "duplicate_detection": None,
+        "max_message_bytes": 1_048_576,
+    }
 
 
 def test_no_topics_yet_says_how_to_add_one(ok, orders):  # noqa: ARG001 - a database

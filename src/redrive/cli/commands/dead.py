@@ -40,13 +40,26 @@ def _dead() -> None:
 @grouped
 def list_dead(queue: Queue, *, max_messages: Max = 20, start: Start = 0, connection: BrokerConnection) -> None:
     """List the dead letters of a queue, oldest first, and why each is one."""
+    print_dead_letters(connection, queue, max_messages=max_messages, start=start, none=f"{queue} has no dead letters")
+
+
+def print_dead_letters(connection: BrokerConnection, queue: str, *, max_messages: int, start: int, none: str) -> None:
+    """Print dead letters of a queue.
+
+    Args:
+        connection: where the queue is.
+        queue: its name.
+        max_messages: how many at most.
+        start: the number to begin with.
+        none: what to say if there are none.
+    """
     dead = dead_letter_queue(queue)
     found = with_broker(connection, lambda broker: broker.peek(dead, max_messages=max_messages, start=start))
     if connection.as_json:
         console.print_json([views.received_view(each) for each in found])
         return
     if not found:
-        console.say(f"{queue} has no dead letters" + (f" from {start} on" if start else ""))
+        console.say(none + (f" from {start} on" if start else ""))
         return
     print_table(dead_letters_table(found))
     if len(found) == max_messages:

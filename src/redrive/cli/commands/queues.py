@@ -59,9 +59,9 @@ def list_queues(
         console.say(f"no queues yet{own} add one: redrive queues declare NAME")
 
 
-def hand_down(context: typer.Context, connection: BrokerConnection) -> None:
+def hand_down(context: typer.Context, connection: BrokerConnection, **more: object) -> None:
     """Make the options that stand before the name of a command the defaults of that command."""
-    given = {"url": connection.url, "as_json": connection.as_json or None}
+    given = {"url": connection.url, "as_json": connection.as_json or None, **more}
     stated = {name: value for name, value in given.items() if value is not None}
     context.default_map = {str(context.invoked_subcommand): stated}
 
