@@ -102,12 +102,13 @@ bench: $(VENV)-bench/ready ## measure Redrive beside its peers
 	@$(VENV)-bench/bin/python bench/recovery.py
 	@$(VENV)-bench/bin/python bench/routes.py
 	@$(VENV)-bench/bin/python bench/routes.py --engine postgres
+	@$(VENV)-bench/bin/python bench/direct_routes.py
 
 .PHONY: lock
 lock: ## pin the development tools anew; UPGRADE=1 moves them to their newest versions
 	@$(call new_environment,.venv-lock)
 	@.venv-lock/bin/python $(PIP_INSTALL) uv
-	@$(call compile,dev,--group dev --extra cli --extra otel --extra postgres --extra routes)
+	@$(call compile,dev,--group dev --extra all)
 	@$(call compile,bench,--group bench --constraint requirements/dev.txt)
 	@$(call compile,cli,--group build --extra cli --constraint requirements/dev.txt)
 	@rm -rf .venv-lock
