@@ -150,6 +150,14 @@ class RouteBench:
         await self.until(lambda: len(got(name)) >= len(ids), step)
         assert sorted(got(name)) == sorted(ids)
 
+    async def settled(self, name):
+        """Wait until no leg of a route is on its way: a destination has an event before its leg is completed."""
+
+        async def is_settled():
+            return (await self.routes.show(name)).waiting == 0
+
+        await self.until(is_settled)
+
     async def gone(self, name, application="default", step=0.0):
         """Wait until a route is removed."""
 

@@ -47,12 +47,8 @@ async def test_events_with_one_key_keep_their_order_through_failures_and_an_outa
     await bench.until(lambda: len(got("ordered")) == len(events), step=STEP_S)
     for customer in "abc":
         assert of(customer, got("ordered")) == of(customer, events)
-
-    async def is_done():
-        info = await bench.routes.show("ordered")
-        return (info.waiting, info.dead) == (0, 0)
-
-    await bench.until(is_done)
+    await bench.settled("ordered")
+    assert (await bench.routes.show("ordered")).dead == 0
 
 
 async def test_a_failing_key_does_not_hold_up_the_others(bench):
@@ -102,6 +98,7 @@ async def test_a_receiver_takes_no_more_events_than_may_wait(bench):
     await bench.routes.resume("slow")
     await bench.follow()
     await bench.delivered("slow", ["a1", "a2"])
+    await bench.settled("slow")
     bench.clock.advance(1)
     await put(bench, "orders", "a3")
     await bench.delivered("slow", ["a1", "a2", "a3"])

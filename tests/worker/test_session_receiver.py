@@ -20,6 +20,8 @@ from redrive.worker import (
     Worker,
     WorkerSlowed,
 )
+from redrive.worker.session_receiver import SessionReceiver
+from tests.patience import PATIENCE_S
 
 QUEUE = "events"
 
@@ -326,6 +328,52 @@ async def test_a_worker_that_slows_down_gives_its_sessions_back_and_tries_one_me
     await lab.until(lambda: len(tried) == 7)
     await lab.stop()
     assert await lab.counts(QUEUE) == {"ready": 0, "locked": 0, "scheduled": 0, "dead": 0}
+
+
+async def test_stopping_while_a_session_is_being_given_back_waits_for_that(lab, events, monkeypatch):
+    """A worker that slowed down gives its sessions back; if it is stopped meanwhile, it must not wait for ever."""
+    releasing, go_on = asyncio.Event(), asyncio.Event()
+    release = lab.engine.release_session
+
+    async def release_slowly(*args):
+        releasing.set()
+        await go_on.wait()
+        await release(*args)
+
+    monkeypatch.setattr(lab.engine, "release_session", release_slowly)
+    lab.worker.handler(QUEUE)(lambda _body: None)
+    await events("a1")
+    await lab.start()
+    await releasing.wait()
+    lab.worker.stop()
+    await lab.ticks()
+    assert not lab.running.done()
+    go_on.set()
+    async with asyncio.timeout(PATIENCE_S):
+        await lab.running
+    assert await free_sessions(lab) == []  # it is empty
+    await events("a2")
+    assert await free_sessions(lab) == ["a"]
+
+
+async def test_a_session_that_was_accepted_while_the_worker_stops_is_given_back(lab, events, monkeypatch):
+    """It is not even looked at: its task has not begun when it is told to leave."""
+    lab.worker.handler(QUEUE)(lambda _body: None)
+    accept = SessionReceiver._accept
+
+    async def accept_and_clear(receiver):
+        found = await accept(receiver)
+        receiver.clear()
+        lab.worker.stop()
+        return found
+
+    monkeypatch.setattr(SessionReceiver, "_accept", accept_and_clear)
+    await events("a1")
+    await lab.start()
+    async with asyncio.timeout(PATIENCE_S):
+        await lab.running
+    assert await free_sessions(lab) == ["a"]
+    assert await lab.counts(QUEUE) == {"ready": 1, "locked": 0, "scheduled": 0, "dead": 0}
 
 
 async def test_a_store_that_goes_away_costs_no_message_and_no_order(lab, events):

@@ -26,9 +26,10 @@ class HeldSession:
         unseen: a message that was received and not handed to its handler.
         delay: how long the session is held up when it is given back, so that nothing overtakes its next message.
         may_go_on: whether its next message may be received.
+        is_fetching: whether its next message is being received: only then may the task that serves it be cancelled.
     """
 
-    __slots__ = ("delay", "held_until", "is_done", "lock", "may_go_on", "message", "unseen")
+    __slots__ = ("delay", "held_until", "is_done", "is_fetching", "lock", "may_go_on", "message", "unseen")
 
     def __init__(self, lock: SessionLock, held_until: float) -> None:
         self.lock = lock
@@ -38,6 +39,7 @@ class HeldSession:
         self.unseen: HeldMessage | None = None
         self.delay = 0.0
         self.may_go_on = True
+        self.is_fetching = False
 
     @property
     def is_handled(self) -> bool:

@@ -106,7 +106,9 @@ class SessionReceiver:
         """Give back every session whose message is not being handled."""
         for session, serving in self._serving.items():
             if session.message is None:
-                serving.cancel()
+                session.may_go_on = False
+                if session.is_fetching:  # else it has not begun, or gives the session back: that must not be cut off
+                    serving.cancel()
         leases, self._buffer = list(self._buffer), deque()
         for lease in leases:
             self._end(lease, is_begun=False)
@@ -169,7 +171,8 @@ class SessionReceiver:
         """Hand out the messages of a session, one after another, and give it back."""
         try:
             for _ in range(_MOST_IN_A_ROW):
-                if self._is_closed or self._wanted() <= 0 or not await self._handed_out(session):
+                may_go_on = session.may_go_on and not self._is_closed and self._wanted() > 0
+                if not may_go_on or not await self._handed_out(session):
                     break
         except SessionLost:
             pass  # another receiver has the session, and its messages are delivered there
@@ -181,9 +184,7 @@ class SessionReceiver:
 
     async def _handed_out(self, session: HeldSession) -> bool:
         """Have the next message handled; say whether the session may go on with the one after it."""
-        if session.held_until - self._clock.monotonic() <= self._lock_s / 2:
-            await self._keeper.renew_session(session)
-        found = await self._store_errors.keep_trying("receive", lambda: self._next_of(session))
+        found = await self._fetched(session)
         if not found:
             return False
         (received,) = found
@@ -198,8 +199,16 @@ class SessionReceiver:
         session.message = None
         return session.may_go_on and not lease.is_lost
 
-    def _next_of(self, session: HeldSession) -> Coroutine[Any, Any, list[Received]]:
-        return self._sessions.lock_in_session(session.lock, 1)
+    async def _fetched(self, session: HeldSession) -> list[Received]:
+        session.is_fetching = True
+        try:
+            if session.held_until - self._clock.monotonic() <= self._lock_s / 2:
+                await self._keeper.renew_session(session)
+            return await self._store_errors.keep_trying(
+                "receive", lambda: self._sessions.lock_in_session(session.lock, 1)
+            )
+        finally:
+            session.is_fetching = False
 
     def _end(self, lease: HeldMessage, *, is_begun: bool) -> None:
         self._keeper.forget(lease)
