@@ -26,10 +26,8 @@ from redrive.recovery.states import (
     Outcome,
     PartEvent,
     Status,
-    changed,
-    sources,
-    target,
 )
+from redrive.transition_table import changed, sources, target
 
 
 def test_the_sources_and_the_target_of_an_event_are_those_of_its_table():

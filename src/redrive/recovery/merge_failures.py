@@ -18,8 +18,8 @@ from redrive.recovery.states import (
     Outcome,
     PartEvent,
     Status,
-    changed,
 )
+from redrive.transition_table import changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

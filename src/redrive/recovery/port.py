@@ -49,9 +49,6 @@ from redrive.recovery.states import (
     Outcome,
     PartEvent,
     Status,
-    changed,
-    sources,
-    target,
 )
 from redrive.recovery.tags import KEY_BYTES
 
@@ -113,13 +110,10 @@ __all__ = [
     "Work",
     "add",
     "belongs",
-    "changed",
     "edited_id",
     "in_the_way",
     "progress",
-    "sources",
     "storable",
-    "target",
     "trimmed",
     "untagged",
 ]

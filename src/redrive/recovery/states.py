@@ -252,19 +252,3 @@ SPENT: Final = (Outcome.SUCCEEDED, Outcome.FAILED_AGAIN)
 ENDED: Final = (OperationState.CANCELLED, OperationState.COMPLETED)
 AT_WORK: Final = (OperationState.RUNNING, OperationState.WATCHING)
 """Batches of an operation in one of these states are staged and forwarded."""
-
-
-def sources(table: Mapping[tuple[S, E], S], event: E) -> tuple[S, ...]:
-    """Return the states in which an event can happen."""
-    return tuple(state for state, each in table if each is event)
-
-
-def target(table: Mapping[tuple[S, E], S], event: E) -> S:
-    """Return the state that an event leads to, for one that always leads to the same."""
-    (only,) = {to for (_, each), to in table.items() if each is event}
-    return only
-
-
-def changed(table: Mapping[tuple[S, E], S], state: S, event: E) -> S:
-    """Return the state after an event; the same if it changes nothing."""
-    return table.get((state, event), state)

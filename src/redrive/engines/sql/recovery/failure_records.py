@@ -28,10 +28,10 @@ from redrive.recovery.port import (
     Status,
     add,
     belongs,
-    sources,
     trimmed,
     untagged,
 )
+from redrive.transition_table import sources
 
 _IS_CLAIM = among("outcome", CLAIMS)
 _LONGEST_REASON = 300

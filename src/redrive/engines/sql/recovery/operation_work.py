@@ -35,8 +35,8 @@ from redrive.recovery.port import (
     Plan,
     Status,
     Work,
-    sources,
 )
+from redrive.transition_table import sources
 
 _CANCELLED = "the operation was cancelled"
 _IS_CLAIM = among("outcome", CLAIMS)  # in every query for a claim, so that the partial index is used

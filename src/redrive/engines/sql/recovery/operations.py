@@ -39,12 +39,11 @@ from redrive.recovery.port import (
     PartEvent,
     Plan,
     Status,
-    changed,
     in_the_way,
     progress,
-    sources,
     storable,
 )
+from redrive.transition_table import changed, sources
 
 HAS_MEMBERS = "EXISTS (SELECT 1 FROM @.operation_members m WHERE m.operation = o.number)"
 """Whether some messages of the operation ``o`` are not in a batch yet."""

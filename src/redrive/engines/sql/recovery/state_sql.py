@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""The transition tables of ``redrive.recovery.states`` in SQL. Pure: no I/O.
+"""The transition tables of ``redrive.recovery.states`` in SQL. Pure: no I/O."""
 
-A statement that stores a new state has ``SET {transition.to} … WHERE {transition.able}``, so a transition outside
-the tables is never stored. States are literal numbers in the text of a statement, because some indexes are partial.
-"""
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
-from redrive.recovery.port import BatchState, OperationState, Outcome, Status, sources, target
+from redrive.engines.sql import transition_sql
+from redrive.engines.sql.transition_sql import Transition, among
+from redrive.recovery.port import BatchState, OperationState, Outcome, Status
+from redrive.transition_table import target
+
+__all__ = ["Transition", "above", "among", "transition"]
 
 S = TypeVar("S", bound=IntEnum)
 E = TypeVar("E", bound=Enum)
@@ -22,29 +23,9 @@ _COLUMNS: Final[Mapping[type[IntEnum], str]] = {
 }
 
 
-class Transition(NamedTuple):
-    """An event of a transition table.
-
-    Attributes:
-        to: the assignment of the new state, ``status = 2``.
-        able: the condition that the event is possible, ``status IN (1, 3)``.
-    """
-
-    to: str
-    able: str
-
-
 def transition(table: Mapping[tuple[S, E], S], event: E) -> Transition:
     """Return an event that always leads to the same state."""
-    to, able = target(table, event), sources(table, event)
-    name = _COLUMNS[type(to)]
-    return Transition(f"{name} = {int(to)}", among(name, able))
-
-
-def among(column: str, states: Iterable[IntEnum]) -> str:
-    """Return the condition that a column has one of these states."""
-    numbers = [str(int(state)) for state in states]
-    return f"{column} = {numbers[0]}" if len(numbers) == 1 else f"{column} IN ({', '.join(numbers)})"
+    return transition_sql.transition(table, event, _COLUMNS[type(target(table, event))])
 
 
 def above(column: str, state: IntEnum) -> str:
