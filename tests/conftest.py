@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What every test shares: how hard Hypothesis looks, and a PostgreSQL server for those who ask for one."""
 
+import gc
 import os
 
 from hypothesis import settings
@@ -24,6 +25,15 @@ LONG = ("tests/conformance/test_model.py", "tests/scenarios/", "tests/bench/", "
 def pytest_collection_modifyitems(items):
     """Put long tests in front."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
+def pytest_collection_finish():
+    """Spare what was collected: 14,000 tests are there to the end, and nothing in them is garbage.
+
+    The collector would look at all of them whenever it runs, for longer than most tests take.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 # No deadline: a slow machine is not a wrong result. HYPOTHESIS_PROFILE=thorough is what `make torture` uses;
