@@ -41,8 +41,9 @@ local all all trust
 local replication all trust
 """
 
-IN_MEMORY, ROOM = "/dev/shm", 4 << 30  # noqa: S108 - a folder of ours is made in it
-"""Where a server's folder goes if there is room: only processes die here, and a busy disk delays each sync by seconds."""
+IN_MEMORY, ON_DISK = "/dev/shm", "/tmp"  # noqa: S108 - a folder of ours is made in it
+ROOM = 4 << 30
+"""Where folders go, in memory if there is room: only processes die here, and a busy disk delays a sync by seconds."""
 
 STOP_SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
@@ -57,9 +58,9 @@ rm -rf "$1"
 """
 
 
-def roomy(folder, or_else):
-    """Return a folder if it is there and has room for servers, and else another."""
-    return folder if Path(folder).is_dir() and shutil.disk_usage(folder).free > ROOM else or_else
+def has_room(folder):
+    """Say whether a folder is there and has room for servers."""
+    return Path(folder).is_dir() and shutil.disk_usage(folder).free > ROOM
 
 
 class PostgresServer:
@@ -72,7 +73,7 @@ class PostgresServer:
     def __init__(self, settings=FAST):
         self.settings = dict(settings)
         # A socket's path may have 107 characters, so the folder's is as short as can be.
-        self.folder = Path(tempfile.mkdtemp(prefix="rd", dir=roomy(IN_MEMORY, or_else="/tmp")))
+        self.folder = Path(tempfile.mkdtemp(prefix="rd", dir=IN_MEMORY if has_room(IN_MEMORY) else ON_DISK))
         self.data = self.folder / "data"
         self._log = self.folder / "log"
         self._process = None
