@@ -3,10 +3,12 @@
 
 RedriveError            - the base of them all
   UsageError            - your code or your settings: change them
+    DestinationNotFound - a pipeline has no destination of this name
     FailureNotFound     - no failed message has this id
     HandlersHung        - more handlers of a worker hang than allowed
     InvalidExpression   - an expression that cannot be understood
     InvalidFilter       - a filter that cannot be understood
+    InvalidPipeline     - a pipeline that cannot be used
     InvalidRoute        - a route that cannot be used, or does not fit the others
     InvalidSetting      - an argument has a value that is not allowed
     MissingExtra        - an optional dependency is not installed
@@ -15,6 +17,8 @@ RedriveError            - the base of them all
     NoteNotFound        - no note has this number
     OperationConflict   - another operation, or the state of this one, does not allow it
     OperationNotFound   - no operation has this number
+    PipelineFileError   - a file with a pipeline that cannot be used
+    PipelineNotFound    - no pipeline has this name
     PolicyFileError     - a policy file that cannot be used
     QueueConflict       - a queue exists with other settings
       TopicConflict     - a topic exists with other settings
@@ -27,6 +31,8 @@ RedriveError            - the base of them all
     SessionRequired     - a queue with sessions, used without one
     StorageReplaced     - a database file that was deleted or replaced while it was open
     SubscriptionNotFound - a topic has no subscription of this name
+    TaskConflict        - the state of a task does not allow it
+    TaskNotFound        - no task of a pipeline has this id
     TopicNotFound       - a topic that was not declared
     UnknownPolicy       - a policy name that no file defines
     UnknownSetting      - a setting that does not exist
@@ -38,6 +44,8 @@ RedriveError            - the base of them all
     MessageNotFound     - no message has this sequence number, in a state that fits
     MessageTooLarge     - a message larger than its queue allows
     SessionLost         - the right to a session has ended
+    SubmissionConflict  - a submission with the key of an earlier one, and another body
+    SubmissionRefused   - a submission that a pipeline's own function refuses
     TransformFailed     - a message that cannot be changed as requested
   Unavailable           - something outside failed: the same call may work later
     AttemptTimeout      - one attempt took longer than allowed
@@ -60,6 +68,7 @@ __all__ = [
     "AttemptTimeout",
     "CircuitOpen",
     "DeadlineExceeded",
+    "DestinationNotFound",
     "EngineBusy",
     "EngineUnavailable",
     "ExpressionFailed",
@@ -69,6 +78,7 @@ __all__ = [
     "InvalidFilter",
     "InvalidMessage",
     "InvalidPayload",
+    "InvalidPipeline",
     "InvalidRoute",
     "InvalidSetting",
     "LeaseLost",
@@ -82,6 +92,8 @@ __all__ = [
     "NoteNotFound",
     "OperationConflict",
     "OperationNotFound",
+    "PipelineFileError",
+    "PipelineNotFound",
     "PolicyFileError",
     "QueueConflict",
     "QueueNotFound",
@@ -98,7 +110,11 @@ __all__ = [
     "StorageFull",
     "StorageReadOnly",
     "StorageReplaced",
+    "SubmissionConflict",
+    "SubmissionRefused",
     "SubscriptionNotFound",
+    "TaskConflict",
+    "TaskNotFound",
     "TopicConflict",
     "TopicNotFound",
     "TransformFailed",
@@ -484,6 +500,111 @@ class RouteConflict(UsageError, code="route-conflict"):
         return f"route {self.route!r}: {self.problem}"
 
 
+class InvalidPipeline(UsageError, code="invalid-pipeline"):
+    """A pipeline cannot be used; nothing was changed.
+
+    Attributes:
+        pipeline: its name.
+        part: what of it: ``destinations.lab.transport``; empty for the whole.
+        problem: what is wrong, and what to write instead.
+    """
+
+    def __init__(self, pipeline: str, part: str, problem: str) -> None:
+        super().__init__(pipeline, part, problem)
+        self.pipeline = pipeline
+        self.part = part
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"pipeline {self.pipeline!r}{f', {self.part}' if self.part else ''}: {self.problem}"
+
+
+class PipelineFileError(UsageError, code="pipeline-file-error"):
+    """A file with a pipeline cannot be used. Nothing was changed.
+
+    Attributes:
+        source: the file, or None for a text.
+        line: the line at fault, counted from 1.
+        problem: what is wrong there and how to correct it.
+    """
+
+    def __init__(self, source: "Path | None", line: int, problem: str) -> None:
+        super().__init__(source, line, problem)
+        self.source = source
+        self.line = line
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.source or 'pipeline'}, line {self.line}: {self.problem}"
+
+
+class PipelineNotFound(UsageError, LookupError, code="pipeline-not-found"):
+    """No pipeline has this name.
+
+    Attributes:
+        pipeline: the name.
+    """
+
+    def __init__(self, pipeline: str) -> None:
+        super().__init__(pipeline)
+        self.pipeline = pipeline
+
+    def __str__(self) -> str:
+        return f"there is no pipeline {self.pipeline!r}; redrive pipeline list shows all pipelines"
+
+
+class DestinationNotFound(UsageError, LookupError, code="destination-not-found"):
+    """A pipeline has no destination of this name.
+
+    Attributes:
+        pipeline: the pipeline's name.
+        destination: the name.
+        known: the destinations that it has.
+    """
+
+    def __init__(self, pipeline: str, destination: str, known: "tuple[str, ...]" = ()) -> None:
+        super().__init__(pipeline, destination, known)
+        self.pipeline = pipeline
+        self.destination = destination
+        self.known = known
+
+    def __str__(self) -> str:
+        known = f"it has: {', '.join(self.known)}" if self.known else "it has none"
+        return f"pipeline {self.pipeline!r} has no destination {self.destination!r}; {known}"
+
+
+class TaskNotFound(UsageError, LookupError, code="task-not-found"):
+    """No task of a pipeline has this id.
+
+    Attributes:
+        task: the id.
+    """
+
+    def __init__(self, task: str) -> None:
+        super().__init__(task)
+        self.task = task
+
+    def __str__(self) -> str:
+        return f"there is no task {self.task!r}; it may have ended and been removed: redrive pipeline tasks lists them"
+
+
+class TaskConflict(UsageError, code="task-conflict"):
+    """The state of a task does not allow a change; nothing was changed.
+
+    Attributes:
+        task: its id.
+        problem: what is in the way, and what to do.
+    """
+
+    def __init__(self, task: str, problem: str) -> None:
+        super().__init__(task, problem)
+        self.task = task
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"task {self.task}: {self.problem}"
+
+
 class NotSupported(UsageError, code="not-supported"):
     """An engine cannot do something that others can; it was not tried.
 
@@ -807,6 +928,40 @@ class SessionLost(MessageError, code="session-lost"):
         return (
             f"the lock on session {self.session_id!r} in {self.queue!r} has ended; renew it in time, or accept it again"
         )
+
+
+class SubmissionConflict(MessageError, code="submission-conflict"):
+    """A submission has the key of an earlier one, and another body; it was not taken.
+
+    Attributes:
+        pipeline: the pipeline's name.
+        key: the key.
+    """
+
+    def __init__(self, pipeline: str, key: str) -> None:
+        super().__init__(pipeline, key)
+        self.pipeline = pipeline
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"key {self.key!r} was used for another body; give each submission its own key, and a repetition the same"
+
+
+class SubmissionRefused(MessageError, code="submission-refused"):
+    """A pipeline's own function refuses a submission: raise it there; nothing of the submission is kept.
+
+    Attributes:
+        reason: why, for the sender.
+        status: the status of the HTTP answer, 400 to 499.
+    """
+
+    def __init__(self, reason: str, status: int = 422) -> None:
+        super().__init__(reason, status)
+        self.reason = reason
+        self.status = status
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class TransformFailed(MessageError, code="transform-failed"):

@@ -281,6 +281,10 @@ class Database(Protocol):
         """Apply all effects or none, after the user's own part, which is given the transaction's connection."""
         ...
 
+    def scripted(self, script: Callable[[], Generator[Any, Any, Any]]) -> Callable[[Any], Any]:
+        """Return a script as such a part: what it changes is changed together with the effects, or not at all."""
+        ...
+
 
 class Topics(Protocol):
     """Topics: what is sent to one is stored once, and goes to every subscription whose rule matches.

@@ -248,6 +248,11 @@ class _SingleDatabase(RetryingEngine):
         outcomes: list[EffectResult] = await self._inner.apply_inside(effects, inside)
         return outcomes
 
+    def scripted(self, script: Callable[[], Any]) -> Callable[[Any], Any]:
+        """Return a script as the caller's own part."""
+        inside: Callable[[Any], Any] = self._inner.scripted(script)
+        return inside
+
 
 class _SingleOpenTransactions(RetryingEngine):
     async def apply_within(self, effects: Sequence[Effect], connection: object) -> list[EffectResult]:

@@ -27,7 +27,8 @@ from redrive.errors import InvalidSetting, UsageError
 from redrive.worker.confirmation import unbound
 from redrive.worker.held_message import HeldMessage, HeldSession
 from redrive.worker.recoverability import counter
-from redrive.worker.settler import OwnSql, Settler
+from redrive.worker.recoverability import OwnSql
+from redrive.worker.settler import Settler
 
 T = TypeVar("T")
 

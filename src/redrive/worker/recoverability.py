@@ -42,6 +42,9 @@ from redrive.printable import class_name, encodable, shortened
 from redrive.retry import AttemptFailure, Backoff, Delays, Exponential, RetryAfter
 from redrive.worker.bad_bodies import blames_body
 
+OwnSql: TypeAlias = Callable[[Any], object]
+"""A handler's own part of a transaction: a function of the database's connection, as in ``broker.apply(inside=…)``."""
+
 Classification: TypeAlias = Literal["retry", "delay", "poison", "ignore"]
 """``retry``: all redeliveries; ``delay``: only delayed ones; ``poison``: moved at once; ``ignore``: completed."""
 
@@ -125,10 +128,12 @@ class RedeliverLater:
     Attributes:
         delay: seconds until then.
         headers: your own headers to change or, with None, to remove.
+        inside: your own part of the transaction, as in ``context.complete(inside=…)``.
     """
 
     delay: float
     headers: Headers = field(default_factory=dict[str, HeaderValue])
+    inside: OwnSql | None = None
 
     def __post_init__(self) -> None:
         duration.seconds("delay", self.delay, zero=True)
@@ -141,10 +146,12 @@ class Postpone:
     Attributes:
         delay: seconds until then.
         headers: your own headers to change or, with None, to remove.
+        inside: your own part of the transaction, as in ``context.complete(inside=…)``.
     """
 
     delay: float
     headers: Headers = field(default_factory=dict[str, HeaderValue])
+    inside: OwnSql | None = None
 
     def __post_init__(self) -> None:
         duration.seconds("delay", self.delay, zero=True)
@@ -159,12 +166,14 @@ class MoveToError:
         description: a sentence for people.
         queue: the error queue; None: the dead-letter queue of its own queue.
         headers: your own headers to change or, with None, to remove.
+        inside: your own part of the transaction, as in ``context.complete(inside=…)``.
     """
 
     reason: str
     description: str = ""
     queue: str | None = None
     headers: Headers = field(default_factory=dict[str, HeaderValue])
+    inside: OwnSql | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.reason, str) or not self.reason:

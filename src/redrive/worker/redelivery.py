@@ -111,7 +111,10 @@ class Redelivery:
                 # it is ready again at once, and its session waits: nothing in it may overtake the message
                 now, delay = replace(decision, delay=0.0), decision.delay
             await self._settler.settle(
-                lease, effects_of(now, failure, lease.lock), is_handled=isinstance(decision, Discard)
+                lease,
+                effects_of(now, failure, lease.lock),
+                is_handled=isinstance(decision, Discard),
+                inside=getattr(decision, "inside", None),
             )
             if lease.session is not None and delay:
                 lease.session.hold_up(delay)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Settles the messages of one queue: each once, fenced by its lock, however long the store does not answer."""
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from redrive.broker import Abandon, Broker, Effect, Send
 from redrive.broker.port import Browsing, ability
@@ -11,11 +11,9 @@ from redrive.errors import EngineUnavailable, LockLost, QueueNotFound, RedriveEr
 from redrive.worker.confirmation import confirmation_of
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.lock_keeper import LockKeeper
+from redrive.worker.recoverability import OwnSql
 from redrive.worker.reporter import Reporter
 from redrive.worker.store_errors import StoreErrors
-
-OwnSql: TypeAlias = Callable[[Any], object]
-"""A handler's own part of a transaction: a function of the database's connection, as in ``broker.apply(inside=…)``."""
 
 
 class Settler:

@@ -243,6 +243,14 @@ class PostgresEngine:
 
         return await self._alone(do)
 
+    def scripted(self, script: Callable[[], Script[Any]]) -> Callable[[Connection], Awaitable[object]]:
+        """Return a script as the part of a transaction that ``apply_inside`` runs."""
+
+        async def inside(connection: Connection) -> None:
+            await self._run_script(connection, script)
+
+        return inside
+
     async def apply_within(self, effects: Sequence[Effect], connection: object) -> list[EffectResult]:
         """Make sends and completions part of a transaction open on a connection of asyncpg, psycopg or SQLAlchemy."""
         if not _ORDINARY.issuperset(map(type, effects)):

@@ -17,6 +17,7 @@ from redrive.engines.postgres.session_settings import in_transaction
 from redrive.engines.postgres.topics_schema import BODY, topics_migration
 from redrive.engines.sql.dialects import POSTGRES
 from redrive.engines.sql.migrations import pending
+from redrive.engines.sql.pipeline.schema import PIPELINES
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
 from redrive.engines.sql.routes.schema import ROUTES
 from redrive.errors import SchemaMismatch, UsageError
@@ -433,6 +434,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0007_topics", topics_migration(CHOSEN, PLANS)),
     ("0008_routes", POSTGRES.migration(ROUTES)),
     ("0009_fan_out", fan_out_migration(CHOSEN, BODY, PLANS)),
+    ("0010_pipelines", POSTGRES.migration(PIPELINES)),
 )
 
 

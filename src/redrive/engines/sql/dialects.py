@@ -65,6 +65,9 @@ SQLITE = Dialect(
         "within": _SQLITE_SEARCH,
     },
     types={
+        "@at(": "datetime(",  # a time for people, as ``@at(column@)``
+        "@)": ", 'unixepoch')",
+        "@now": "((julianday('now') - 2440587.5) * 86400.0)",
         "@serial": "integer PRIMARY KEY AUTOINCREMENT",
         "@small": "integer",
         "@big": "integer",
@@ -93,6 +96,9 @@ POSTGRES = Dialect(
                 IN lower(encode({column}, 'escape') COLLATE "C")) > 0 END""",
     },
     types={
+        "@at(": "to_timestamp(",
+        "@)": ")",
+        "@now": "extract(epoch FROM clock_timestamp())",
         "@serial": "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         "@small": "smallint",
         "@big": "bigint",

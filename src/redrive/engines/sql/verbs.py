@@ -36,6 +36,16 @@ def reads(script: Callable[P, Script[T]]) -> "Verb[P, T]":
     return verb  # type: ignore[return-value]  # mypy has no CoroutineType for what an async function makes
 
 
+def joins(script: Callable[P, Script[Any]]) -> "Callable[Concatenate[SqlStore, P], Callable[[Any], object]]":
+    """Return a verb that does not run a script, but returns it as a part of a transaction with effects (``inside=``)."""
+
+    def verb(store: "SqlStore", /, *args: P.args, **kwargs: P.kwargs) -> Callable[[Any], object]:
+        return store.database.scripted(lambda: script(*args, **kwargs))
+
+    verb.__doc__ = script.__doc__
+    return verb
+
+
 class SqlStore:
     """A port whose verbs are scripts on a database.
 

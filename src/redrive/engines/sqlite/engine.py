@@ -225,6 +225,10 @@ class SqliteEngine:
         """Apply all effects or none; ``inside`` runs first, in the same transaction, with the database's connection."""
         return await self._writer.submit(ApplyRequest(effects, inside))
 
+    def scripted(self, script: Callable[[], Script[Any]]) -> Callable[[sqlite3.Connection], object]:
+        """Return a script as the part of a transaction that ``apply_inside`` runs."""
+        return lambda connection: run_sqlite(connection, script(), self._clock.time())
+
     async def lock_next(
         self, queue: str, limit: int, *, delete: bool = False, max_bytes: int | None = None
     ) -> list[Received]:

@@ -13,6 +13,7 @@ from functools import cache
 
 from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.migrations import pending
+from redrive.engines.sql.pipeline.schema import PIPELINES
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
 from redrive.engines.sql.routes.schema import ROUTES
 from redrive.errors import SchemaMismatch
@@ -145,6 +146,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ),
     ("0008_routes", SQLITE.migration(ROUTES)),
     ("0009_fan_out", ""),  # here it was cheap already
+    ("0010_pipelines", SQLITE.migration(PIPELINES)),
 )
 
 _OLD_NAMES = re.compile(

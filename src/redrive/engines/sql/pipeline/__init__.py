@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The ledger of pipelines in SQL, once for all engines that are a database."""

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""The ledger of pipelines of an engine that is a database: each verb is a script."""
+
+from redrive.engines.sql.pipeline import operators, queries, sends
+from redrive.engines.sql.pipeline import slots as slots_sql
+from redrive.engines.sql.pipeline import tasks as tasks_sql
+from redrive.engines.sql.verbs import SqlStore, joins, reads, writes
+
+
+class SqlPipelineLedger(SqlStore):
+    """Tasks, their history, slots and shipments in a database."""
+
+    # --- pipelines and destinations
+    declare = writes(slots_sql.declare)
+    versions = reads(slots_sql.versions)
+    pipelines = reads(slots_sql.pipelines)
+    destinations = reads(slots_sql.destinations)
+    hold = writes(slots_sql.hold)
+
+    # --- receiving and processing
+    accept = joins(tasks_sql.accept)
+    submission = reads(tasks_sql.submission)
+    process_input = reads(tasks_sql.process_input)
+    finish_process = joins(tasks_sql.finish_process)
+    warn = joins(tasks_sql.warn)
+    fail = joins(tasks_sql.fail)
+
+    # --- slots
+    open_slot = joins(slots_sql.open_slot)
+    skip_slots = writes(slots_sql.skip_slots)
+    slots = reads(slots_sql.slots)
+    is_open = reads(slots_sql.is_open)
+    waiting = reads(slots_sql.waiting)
+    serve_slot = joins(slots_sql.serve_slot)
+    fail_slot = joins(slots_sql.fail_slot)
+    expire = writes(slots_sql.expire)
+
+    # --- sending
+    begin_send = writes(sends.begin_send)
+    finish_send = joins(sends.finish_send)
+    put_back = joins(sends.put_back)
+    shipments = reads(sends.shipments)
+
+    # --- people
+    rerun = joins(operators.rerun)
+    revive = writes(operators.revive)
+    cancel = writes(operators.cancel)
+    resolve_sent = writes(operators.resolve_sent)
+    prune = writes(operators.prune)
+
+    # --- questions
+    task = reads(tasks_sql.task)
+    tasks = reads(queries.tasks)
+    stuck = reads(queries.stuck)
+    counts = reads(queries.counts)
+    history = reads(queries.history)
+    lineage = reads(queries.lineage)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""Sending in SQL: intent, then the effect outside of any transaction, then the outcome."""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from redrive.clock import utc
+from redrive.engines.sql.pipeline.tasks import again_if_failed, current, move, note
+from redrive.engines.sql.script import Row, Script, Sql, now, plain, scalar
+from redrive.engines.sql.transition_sql import among, transition
+from redrive.errors import TaskConflict
+from redrive.pipeline.records import (
+    NewAction,
+    SendResult,
+    SendWork,
+    ShipmentInfo,
+    ShipmentResult,
+    ShipmentWork,
+    TaskToken,
+)
+from redrive.pipeline.states import SHIPMENTS, ShipmentEvent, ShipmentState, TaskState
+
+_COLUMNS: Final = ("task", "position", "delivery_id", "state", "attempt", "item_count", "content_type", "receipt")
+_LIST: Final = ", ".join(f"s.{name}" for name in (*_COLUMNS, "reason", "changed_at"))
+_UNSENT: Final = (ShipmentState.PENDING, ShipmentState.INTENT)
+_BEGIN: Final = transition(SHIPMENTS, ShipmentEvent.BEGIN)
+_EVENTS: Final = {
+    ShipmentState.SENT: ShipmentEvent.ARRIVE,
+    ShipmentState.PENDING: ShipmentEvent.DELAY,
+    ShipmentState.REFUSED: ShipmentEvent.REFUSE,
+    ShipmentState.UNKNOWN: ShipmentEvent.DOUBT,
+}
+
+
+def begin_send(token: TaskToken, per_second: float | None) -> Script[SendWork | None]:
+    """Note that the shipments of a task are about to be sent; None if its message is out of date.
+
+    Args:
+        token: what the message carries.
+        per_second: how many shipments a second the destination takes; None: any number.
+    """
+    time = yield from now()
+    yield from again_if_failed(token, time)
+    found = yield from current(token, (TaskState.READY,))
+    if found is None:
+        return None
+    rows = yield Sql(
+        f"SELECT {_LIST}, (SELECT b.body FROM @.pipeline_bodies b WHERE b.id = s.body) AS body"
+        f" FROM @.pipeline_shipments s WHERE s.task = ? AND {among('s.state', _UNSENT)} ORDER BY s.position @lock",
+        [token.task],
+    )
+    work = tuple(_work_of(row) for row in rows)
+    if per_second is not None and work:
+        wait = yield from _reserve(found.pipeline, found.destination, len(work) / per_second, time)
+        if wait > 0:
+            return SendWork(task=found, shipments=(), wait=wait)
+    yield Sql(
+        f"UPDATE @.pipeline_shipments SET {_BEGIN.to}, attempt = attempt + 1, changed_at = ?"
+        f" WHERE task = ? AND {_BEGIN.able}",
+        [time, token.task],
+    )
+    return SendWork(task=found, shipments=work)
+
+
+def _reserve(pipeline: str, destination: str, seconds: float, time: float) -> Script[float]:
+    """Take a place in the stream to a destination; return how long to wait if there is none yet."""
+    next_at = yield from scalar(
+        Sql(
+            "SELECT next_at FROM @.pipeline_destinations WHERE pipeline = ? AND name = ? @lock", [pipeline, destination]
+        )
+    )
+    if next_at is None or next_at > time:
+        return 0.0 if next_at is None else float(next_at) - time
+    yield Sql(
+        "UPDATE @.pipeline_destinations SET next_at = ? WHERE pipeline = ? AND name = ?",
+        [time + seconds, pipeline, destination],
+    )
+    return 0.0
+
+
+def finish_send(token: TaskToken, result: SendResult) -> Script[None]:
+    """Store what came of an attempt to send, and what follows."""
+    time = yield from now()
+    for shipment in result.shipments:
+        yield from _store(token.task, shipment, time)
+    changes = "" if result.retry is None else ", retries = retries + 1"
+    row = yield from move(token, result.event, time, result.action.reason, changes=changes)
+    if result.retry is not None:
+        yield Sql(
+            "UPDATE @.pipeline_tasks SET retry_items = ?, due_at = ? WHERE id = ?",
+            [json.dumps(result.retry.items), result.due_at, token.task],
+        )
+    yield from note(token.task, row["pipeline"], row["destination"], result.action, time)
+
+
+def put_back(token: TaskToken, results: Sequence[ShipmentResult], action: NewAction | None) -> Script[None]:
+    """Store what came of shipments of a task that stays as it is: its destination was away."""
+    time = yield from now()
+    for result in results:
+        yield from _store(token.task, result, time)
+    if action is not None:
+        rows = yield Sql("SELECT pipeline, destination FROM @.pipeline_tasks WHERE id = ?", [token.task])
+        for row in rows:
+            yield from note(token.task, row["pipeline"], row["destination"], action, time)
+
+
+def _store(task: str, result: ShipmentResult, time: float) -> Script[None]:
+    step = SHIPMENTS[ShipmentState.INTENT, _EVENTS[result.state]]
+    rows = yield Sql(
+        f"UPDATE @.pipeline_shipments SET state = {int(step)}, receipt = ?, reason = ?, changed_at = ?"
+        f" WHERE task = ? AND position = ? AND state = {int(ShipmentState.INTENT)} RETURNING 1",
+        [plain(result.receipt), plain(result.reason), time, task, result.index],
+    )
+    if not rows:
+        raise TaskConflict(task, "another process has noted what came of it")
+
+
+def shipments(task: str) -> Script[list[ShipmentInfo]]:
+    """Return the shipments of a task, in order."""
+    rows = yield Sql(f"SELECT {_LIST} FROM @.pipeline_shipments s WHERE s.task = ? ORDER BY s.position", [task])
+    return [shipment_of(row) for row in rows]
+
+
+def shipment_of(row: Row) -> ShipmentInfo:
+    """Return the shipment of a row."""
+    return ShipmentInfo(
+        task=row["task"],
+        index=row["position"],
+        delivery_id=row["delivery_id"],
+        state=ShipmentState(row["state"]),
+        attempt=row["attempt"],
+        item_count=row["item_count"],
+        content_type=row["content_type"],
+        receipt=row["receipt"],
+        reason=row["reason"],
+        changed_at=utc(row["changed_at"]),
+    )
+
+
+def _work_of(row: Row) -> ShipmentWork:
+    if row["body"] is None:
+        raise TaskConflict(row["task"], "its bytes have been removed, as they were too old")
+    info = shipment_of(row)
+    return ShipmentWork(info=info, body=bytes(row["body"]), was_intent=info.state is ShipmentState.INTENT)

@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: MIT
+"""What the ledger of pipelines stores and returns. Pure: no I/O, no clock, no randomness."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from redrive.pipeline.states import ShipmentState, SlotState, TaskEvent, TaskState
+
+Stage: TypeAlias = Literal["process", "batch", "send"]
+
+
+# --- what the ledger stores
+
+
+@dataclass(frozen=True, slots=True)
+class TaskToken:
+    """What the message for a task carries; one that does not fit its task is out of date, and is dropped.
+
+    Attributes:
+        task: the task's id.
+        epoch: how often a person has changed the course of the task.
+        retries: how often sending was tried again.
+        items: the shipments that are still to be sent, counted from 1; empty: all.
+    """
+
+    task: str
+    epoch: int = 0
+    retries: int = 0
+    items: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as JSON values."""
+        return {"task": self.task, "epoch": self.epoch, "retries": self.retries, "items": list(self.items)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "TaskToken":
+        """Return what a message carries."""
+        return cls(value["task"], value.get("epoch", 0), value.get("retries", 0), tuple(value.get("items", ())))
+
+
+def body_id(task: str, index: int, *, is_shipment: bool = False) -> str:
+    """Return where the bytes of a new item or shipment of a task are stored."""
+    return f"{task}/{'s' if is_shipment else ''}{index}"
+
+
+def owns(task: str, body: str) -> bool:
+    """Say whether bytes were stored with a task; otherwise they are those of a task that it comes from."""
+    return body.startswith(f"{task}/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewItem:
+    """An item of a new task.
+
+    Attributes:
+        id: the item's id, which it keeps through all stages.
+        body: its bytes; None if they are those of the parent.
+        parent: the task that it comes from, and its place there, counted from 1; None if it was submitted.
+        body_id: where its bytes are stored.
+        size: how many bytes.
+        shipment: the shipment that it is in, counted from 1; None: it is in none.
+    """
+
+    id: str
+    body: bytes | None
+    body_id: str
+    size: int
+    parent: tuple[str, int] | None = None
+    shipment: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewShipment:
+    """A shipment of a new task.
+
+    Attributes:
+        delivery_id: names it for its destination.
+        body: its bytes; None if they are stored already, as those of an item.
+        body_id: where its bytes are stored.
+        item_count: how many items are in it.
+        content_type: what the bytes are.
+    """
+
+    delivery_id: str
+    body: bytes | None
+    body_id: str
+    item_count: int
+    content_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    """A task to be stored.
+
+    Attributes:
+        id: its id.
+        pipeline: whose it is.
+        stage: what is to be done.
+        destination: where it is to go; empty: not known yet.
+        version: the version of the pipeline that made it.
+        due_at: when it is to be done, in seconds since 1970; None: now.
+        not_after: when it expires if it still waits for a slot.
+        slot_at: the slot that it was batched for.
+        items: its items, in order.
+        shipments: what is to be sent, in order.
+    """
+
+    id: str
+    pipeline: str
+    stage: Stage
+    destination: str = ""
+    version: int
+    due_at: float | None = None
+    not_after: float | None = None
+    slot_at: float | None = None
+    items: tuple[NewItem, ...] = ()
+    shipments: tuple[NewShipment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewAction:
+    """What is written into the history of a task.
+
+    Attributes:
+        name: what was done: ``process_warning``, ``send_error``, ``resend``.
+        attempt: which attempt it was, counted from 1.
+        actor: who did it; empty: the pipeline itself.
+        reason: why.
+        detail: more, as JSON values.
+    """
+
+    name: str
+    attempt: int = 1
+    actor: str = ""
+    reason: str = ""
+    detail: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+# --- what the ledger returns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskItem:
+    """An item of a task, with its bytes.
+
+    Attributes:
+        index: its place in the task, counted from 1.
+        id: the item's id, which it keeps through all stages.
+        body: its bytes.
+        body_id: where they are stored.
+    """
+
+    index: int
+    id: str
+    body: bytes
+    body_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskInfo:
+    """A task as it is now.
+
+    Attributes:
+        id: its id.
+        pipeline: whose it is.
+        stage: what is to be done, or was done.
+        destination: where it is to go; empty: not known yet.
+        state: where it stands.
+        due_at: when it is to be done.
+        not_after: when it expires if it still waits for a slot.
+        epoch: how often a person has changed its course.
+        retries: how often sending was tried again.
+        retry_items: the shipments that are still to be sent; empty: all.
+        item_count: how many items it has.
+        size: how many bytes they have.
+        version: the version of the pipeline that made it.
+        slot_at: the slot that it was batched for.
+        reason: why it is in that state.
+        created_at: when it was made.
+        changed_at: when it was last changed.
+    """
+
+    id: str
+    pipeline: str
+    stage: Stage
+    destination: str
+    state: TaskState
+    due_at: datetime
+    not_after: datetime | None
+    epoch: int
+    retries: int
+    retry_items: tuple[int, ...]
+    item_count: int
+    size: int
+    version: int
+    slot_at: datetime | None
+    reason: str
+    created_at: datetime
+    changed_at: datetime
+
+    @property
+    def token(self) -> TaskToken:
+        """What a message for it carries now."""
+        return TaskToken(self.id, self.epoch, self.retries, self.retry_items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShipmentInfo:
+    """A shipment of a task, without its bytes.
+
+    Attributes:
+        task: the task's id.
+        index: its place in the task, counted from 1.
+        delivery_id: names it for its destination.
+        state: where it stands.
+        attempt: how often it was tried.
+        item_count: how many items are in it.
+        content_type: what its bytes are.
+        receipt: what the destination said of it.
+        reason: why it is in that state.
+        changed_at: when it was last changed.
+    """
+
+    task: str
+    index: int
+    delivery_id: str
+    state: ShipmentState
+    attempt: int
+    item_count: int
+    content_type: str | None
+    receipt: str
+    reason: str
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShipmentWork:
+    """A shipment that is to be sent now.
+
+    Attributes:
+        info: the shipment.
+        body: its bytes.
+        was_intent: whether an earlier attempt has begun and has never ended: it may have arrived.
+    """
+
+    info: ShipmentInfo
+    body: bytes
+    was_intent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendWork:
+    """A send task that was begun.
+
+    Attributes:
+        task: the task.
+        shipments: what is to be sent now.
+        wait: seconds until the rate of the destination allows that.
+    """
+
+    task: TaskInfo
+    shipments: tuple[ShipmentWork, ...]
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShipmentResult:
+    """What is stored of a shipment after an attempt.
+
+    Attributes:
+        index: its place in the task, counted from 1.
+        state: where it stands now.
+        receipt: what the destination said of it.
+        reason: why it is in that state.
+    """
+
+    index: int
+    state: ShipmentState
+    receipt: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResult:
+    """What is stored after an attempt to send.
+
+    Attributes:
+        shipments: what came of each shipment that was tried.
+        event: what happens to the task.
+        action: what is written into the history.
+        retry: what the message for the next attempt carries, if there is one.
+        due_at: when that is, in seconds since 1970.
+    """
+
+    shipments: tuple[ShipmentResult, ...]
+    event: TaskEvent
+    action: NewAction
+    retry: TaskToken | None = None
+    due_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotKey:
+    """Which slot it is.
+
+    Attributes:
+        pipeline: the pipeline.
+        destination: the destination.
+        at: its instant, in seconds since 1970.
+    """
+
+    pipeline: str
+    destination: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotInfo:
+    """A slot of a destination.
+
+    Attributes:
+        pipeline: the pipeline.
+        destination: the destination.
+        at: its instant.
+        state: where it stands.
+        closed_by: why it came: ``time``, ``size``, ``bytes``, ``age`` or ``person``.
+        tasks: how many tasks were batched.
+        is_empty: whether an empty batch was sent for it.
+        reason: why it is in that state.
+    """
+
+    pipeline: str
+    destination: str
+    at: datetime
+    state: SlotState
+    closed_by: str
+    tasks: int
+    is_empty: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationInfo:
+    """What is stored of a destination.
+
+    Attributes:
+        pipeline: the pipeline.
+        name: its name.
+        since: when it was first declared: slots before that are none.
+        is_held: whether nothing is batched and sent for now.
+        reason: why it is held.
+        last_slot: its last slot.
+        waiting: how many tasks wait for a slot.
+        waiting_items: how many items these have.
+        waiting_size: how many bytes.
+        oldest_at: when the oldest of them was made.
+        has_open_slot: whether a slot is being served.
+    """
+
+    pipeline: str
+    name: str
+    since: datetime
+    is_held: bool
+    reason: str
+    last_slot: datetime | None
+    waiting: int = 0
+    waiting_items: int = 0
+    waiting_size: int = 0
+    oldest_at: datetime | None = None
+    has_open_slot: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionInfo:
+    """An entry of the history.
+
+    Attributes:
+        number: its number: the order in which they were written.
+        task: the task's id; empty if it concerns a destination.
+        pipeline: the pipeline.
+        destination: the destination, if there is one.
+        name: what was done.
+        attempt: which attempt it was.
+        at: when.
+        actor: who did it; empty: the pipeline itself.
+        reason: why.
+        detail: more, as JSON values.
+    """
+
+    number: int
+    task: str
+    pipeline: str
+    destination: str
+    name: str
+    attempt: int
+    at: datetime
+    actor: str
+    reason: str
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageEdge:
+    """One step of an item.
+
+    Attributes:
+        item: the item's id.
+        parent: the task that it comes from, and its place there; None if it was submitted.
+        child: the task that it has gone to, and its place there.
+        shipment: the shipment that it is in there; None: it is in none.
+    """
+
+    item: str
+    parent: tuple[str, int] | None
+    child: tuple[str, int]
+    shipment: int | None
