@@ -2,12 +2,14 @@
 """Shared bodies on PostgreSQL: they go with their last message, whoever ends it and in whatever transaction."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
+from dataclasses import replace
 
 import asyncpg
 import pytest
 
 from redrive.broker import Complete, Message, QueueSettings, Rule, Send, TopicSettings, subscription_queue
+from redrive.errors import LockLost
 from redrive.testing.conformance.verbs import lock_of
 from tests.conformance.homes import strays
 from tests.engines.postgres.breaking import opened
@@ -101,6 +103,53 @@ async def test_a_body_goes_with_its_last_message_in_transactions_of_the_user(
         await first.close()
         await second.close()
     await engine.apply([Complete(locks[2])])
+    assert stray_rows() == [[], [], []]
+
+
+async def test_messages_that_share_a_body_end_in_one_call(engine, stray_rows):
+    await publish(engine, 3)
+    held = [lock_of(one) for queue in QUEUES for one in await engine.lock_next(queue, 3)]
+    await engine.apply([Complete(lock) for lock in held[:7]])  # of one body two messages are left
+    assert stray_rows() == [[], [], []]
+    await engine.apply([Complete(lock) for lock in held[7:]])
+    assert stray_rows() == [[], [], []]
+    assert await engine._database.read("SELECT id FROM @.contents") == []
+
+
+@pytest.mark.parametrize("is_lock_good", [True, False])
+async def test_what_else_removes_messages_after_a_completion_releases_their_body(
+    postgres_url, emptied_schema, engine, stray_rows, is_lock_good
+):
+    await publish(engine)
+    (one,) = await engine.lock_next(QUEUES[0], 1)
+    lock = lock_of(one) if is_lock_good else replace(lock_of(one), token=1)
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        async with connection.transaction():
+            with nullcontext() if is_lock_good else pytest.raises(LockLost):
+                async with connection.transaction():
+                    await engine.apply_within([Complete(lock)], connection)
+            await connection.execute(f'DELETE FROM "{emptied_schema}".messages')  # noqa: S608
+    finally:
+        await connection.close()
+    assert stray_rows() == [[], [], []]
+    assert await engine._database.read("SELECT id FROM @.contents") == []
+
+
+async def test_messages_keep_their_order_whoever_else_gets_them(engine, stray_rows):
+    for name in NAMES:
+        await engine.subscribe(TOPIC, name, Rule({name: True}), QueueSettings())
+    wanted = ["one two three", "two", "three one", "two three", "one", "three two one", "nobody", "three"]
+    messages = [
+        Message(b"", id=f"{place}", subject=names, headers=dict.fromkeys(names.split(), True))
+        for place, names in enumerate(wanted)
+    ]
+    numbers = await engine.apply([Send(TOPIC, message) for message in messages])
+    for name, queue in zip(NAMES, QUEUES, strict=True):
+        found = await engine.peek(queue, 100)
+        assert [one.message.subject for one in found] == [names for names in wanted if name in names]
+        assert [one.sequence for one in found] == sorted(one.sequence for one in found)
+    assert numbers[:6] == sorted(numbers[:6])
     assert stray_rows() == [[], [], []]
 
 

@@ -1,33 +1,90 @@
 # SPDX-License-Identifier: MIT
 """The migration that makes fan-out cheaper on PostgreSQL, and lets a topic remember the ids of its messages.
 
-A message that several subscriptions get in the same way goes to the database once; for each further one there are three
-numbers. Before, each had a row of its own with its id and its properties.
+A message that several subscriptions get in the same way goes to the database once, and so does the list of their queues
+for all messages that the same ones get. Before, each had a row of its own with its id and its properties. Bodies that
+are no longer used are removed by one statement for all messages that are completed together.
 """
 
 _FUNCTIONS = """
 DROP FUNCTION @.exchange;
 DROP FUNCTION @.store;
 
--- The numbers of messages, among those of messages and legs; without legs they are all.
-CREATE FUNCTION @.own_sequences(p_sequences bigint[], p_number integer[]) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
-$redrive$
-    SELECT CASE WHEN p_number IS NULL THEN p_sequences ELSE ARRAY (
-        SELECT p_sequences[n.number] FROM unnest(p_number) WITH ORDINALITY AS n (number, place) ORDER BY n.place) END
+-- Count down how many messages use these bodies, once each time a body is named, and remove those that none uses. In
+-- order of their numbers, so that two processes that complete messages of one topic do not wait for each other.
+CREATE FUNCTION @.release_contents(p_contents bigint[]) RETURNS void LANGUAGE plpgsql @plans AS $redrive$
+DECLARE
+    v_unused bigint[];
+BEGIN
+    WITH counted AS (
+        UPDATE @.content_uses c SET uses = c.uses - g.count
+        FROM (SELECT n AS id, count(*) AS count FROM unnest(p_contents) n GROUP BY n ORDER BY n) g WHERE c.id = g.id
+        RETURNING c.id, c.uses)
+    SELECT array_agg(counted.id) INTO v_unused FROM counted WHERE counted.uses = 0;
+    IF v_unused IS NOT NULL THEN
+        DELETE FROM @.content_uses c WHERE c.id = ANY (v_unused);
+        DELETE FROM @.contents c WHERE c.id = ANY (v_unused);
+    END IF;
+END $redrive$;
+
+-- Whatever removes a message releases its body, unless it says that it releases those of all its messages together.
+DROP TRIGGER messages_removed ON @.messages;
+CREATE TRIGGER messages_removed AFTER DELETE ON @.messages
+    FOR EACH ROW WHEN (
+        old.content IS NOT NULL AND current_setting('redrive.releases', true) IS DISTINCT FROM 'together')
+    EXECUTE FUNCTION @.release_content();
+
+-- Remove locked messages; one whose lock is not good ends the transaction. One queue may stand for all, and one token.
+CREATE OR REPLACE FUNCTION @.remove(p_now float8, p_sequence bigint[], p_token bigint[], p_queue integer[])
+RETURNS integer LANGUAGE plpgsql @plans AS $redrive$
+DECLARE
+    v_removed integer;
+    v_contents bigint[];
+BEGIN
+    PERFORM set_config('redrive.releases', 'together', true);
+    WITH gone AS (
+        DELETE FROM @.messages m USING unnest(p_sequence, p_token, p_queue) AS d (sequence, token, queue)
+        WHERE m.sequence = d.sequence AND m.token = coalesce(d.token, p_token[1])
+            AND m.queue = coalesce(d.queue, p_queue[1]) AND m.due > p_now
+        RETURNING m.content)
+    SELECT count(*), array_agg(gone.content) FILTER (WHERE gone.content IS NOT NULL) INTO v_removed, v_contents
+    FROM gone;
+    PERFORM set_config('redrive.releases', '', true);
+    IF v_removed <> cardinality(p_sequence) THEN
+        RAISE EXCEPTION 'a lock was lost' USING ERRCODE = 'RD001';
+    END IF;
+    IF v_contents IS NOT NULL THEN
+        PERFORM @.release_contents(v_contents);
+    END IF;
+    RETURN v_removed;
+END $redrive$;
+
+-- The numbers of messages, among those of messages and their legs; without legs they are all. If each message has as
+-- many legs as any other, it needs not be said which they are.
+CREATE FUNCTION @.own_sequences(p_sequences bigint[], p_number integer[], p_legs integer[]) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE AS $redrive$
+    SELECT CASE
+        WHEN p_legs IS NULL THEN p_sequences
+        WHEN p_number IS NULL THEN ARRAY (
+            SELECT p_sequences[n] FROM generate_series(1, cardinality(p_sequences), p_legs[1] + 1) n ORDER BY n)
+        ELSE ARRAY (
+            SELECT p_sequences[n.number] FROM unnest(p_number) WITH ORDINALITY AS n (number, place) ORDER BY n.place)
+        END
 $redrive$;
 
 -- Store messages under these numbers; return them, with NULL for each duplicate. One queue may stand for all. A message
 -- that shares its body has the place of the first that does, which has the body. One with a reason is a dead letter.
--- What more queues get just as the first does is a leg: the place of that message, a queue and a number. If a topic
--- remembers ids, the first message names the topic, and if that one is a duplicate, no other is stored.
+-- What more queues get just as the first does are the legs of its message: how many, and how many queues stand before
+-- theirs in the list, for each message or once for all. They share its body, and their numbers follow its own. If a
+-- topic remembers ids, the first message names the topic, and if that one is a duplicate, no other is stored.
 CREATE FUNCTION @.store(
     p_now float8, p_sequences bigint[], p_queue integer[], p_at float8[], p_ttl float8[], p_window float8[],
     p_id text[], p_session text[], p_properties text[], p_body bytea[], p_shares integer[], p_dead_letter text[],
-    p_seen integer[], p_number integer[], p_leg_of integer[], p_leg_queue integer[], p_leg_number integer[],
+    p_seen integer[], p_legs integer[], p_leg_from integer[], p_number integer[], p_leg_queue integer[],
     p_unmatched integer[]
-) RETURNS bigint[] LANGUAGE plpgsql SET enable_hashjoin = on SET enable_nestloop = off AS $redrive$
+) RETURNS bigint[] LANGUAGE plpgsql AS $redrive$
 DECLARE
-    v_own bigint[] := @.own_sequences(p_sequences, p_number);
+    v_own bigint[] := @.own_sequences(p_sequences, p_number, p_legs);
     v_sequences bigint[] := v_own;
     i integer;
 BEGIN
@@ -55,7 +112,7 @@ BEGIN
                 FROM unnest(v_sequences, p_shares) WITH ORDINALITY AS s (sequence, shares, place) ORDER BY s.place);
         END IF;
     END IF;
-    IF p_shares IS NULL AND p_dead_letter IS NULL THEN  -- mostly: no topic is among the queues
+    IF p_legs IS NULL AND p_shares IS NULL AND p_dead_letter IS NULL THEN  -- mostly: no topic is among the queues
         INSERT INTO @.messages
             (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, session, properties, body)
         SELECT s.sequence, coalesce(s.queue, p_queue[1]), CASE WHEN s.at > p_now THEN 1 ELSE 0 END,
@@ -66,36 +123,45 @@ BEGIN
         WHERE s.sequence IS NOT NULL;
         RETURN v_sequences;
     END IF;
-    WITH used AS (
+    IF p_shares IS NULL THEN
         INSERT INTO @.content_uses (id, uses)
-        SELECT v_own[u.place], count(*) FROM (
-            SELECT s.shares AS place FROM unnest(v_sequences, p_shares) AS s (sequence, shares)
-            WHERE s.sequence IS NOT NULL AND s.shares IS NOT NULL
-            UNION ALL
-            SELECT g FROM unnest(p_leg_of) g WHERE v_sequences[g] IS NOT NULL) u
-        GROUP BY u.place RETURNING id)
-    INSERT INTO @.contents (id, body)
-    SELECT used.id, s.body FROM used JOIN unnest(v_own, p_body) AS s (sequence, body) ON s.sequence = used.id;
+        SELECT s.sequence, coalesce(s.legs, p_legs[1]) + 1 FROM unnest(v_sequences, p_legs) AS s (sequence, legs)
+        WHERE s.sequence IS NOT NULL AND coalesce(s.legs, p_legs[1]) > 0;
+        INSERT INTO @.contents (id, body)
+        SELECT s.sequence, s.body FROM unnest(v_sequences, p_body, p_legs) AS s (sequence, body, legs)
+        WHERE s.sequence IS NOT NULL AND coalesce(s.legs, p_legs[1]) > 0;
+    ELSE
+        WITH counted AS (
+            SELECT s.place, s.body, coalesce(s.shares, s.place) AS first,
+                sum(CASE WHEN s.sequence IS NULL THEN 0 ELSE coalesce(s.legs, p_legs[1], 0) + 1 END)
+                    OVER (PARTITION BY coalesce(s.shares, s.place)) AS uses
+            FROM unnest(v_sequences, p_shares, p_body, p_legs)
+                WITH ORDINALITY AS s (sequence, shares, body, legs, place)
+            WHERE s.shares IS NOT NULL OR coalesce(s.legs, p_legs[1]) > 0),
+        used AS (
+            INSERT INTO @.content_uses (id, uses)
+            SELECT v_own[c.place], c.uses FROM counted c WHERE c.place = c.first AND c.uses > 0)
+        INSERT INTO @.contents (id, body)
+        SELECT v_own[c.place], c.body FROM counted c WHERE c.place = c.first AND c.uses > 0;
+    END IF;
     INSERT INTO @.messages
         (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, session, properties, dead_letter, body,
         content)
-    SELECT s.sequence, coalesce(s.queue, p_queue[1]), CASE WHEN s.at > p_now THEN 1 ELSE 0 END,
-        CASE WHEN s.at > p_now THEN s.at END, 0, p_now, greatest(s.at, p_now) + s.ttl, s.id, s.session,
-        s.properties, s.dead_letter, CASE WHEN s.shares IS NULL THEN s.body END, v_own[s.shares]
-    FROM unnest(v_sequences, p_queue, p_at, p_ttl, p_id, p_session, p_properties, p_body, p_shares, p_dead_letter)
-        AS s (sequence, queue, at, ttl, id, session, properties, body, shares, dead_letter)
+    SELECT p_sequences[coalesce(s.number, (s.place - 1) * (coalesce(p_legs[1], 0) + 1) + 1) + g.leg],
+        CASE WHEN g.leg = 0 THEN coalesce(s.queue, p_queue[1])
+            ELSE p_leg_queue[coalesce(s.leg_from, p_leg_from[1]) + g.leg] END,
+        CASE WHEN s.at > p_now THEN 1 ELSE 0 END, CASE WHEN s.at > p_now THEN s.at END, 0, p_now,
+        greatest(s.at, p_now) + s.ttl, s.id, s.session, s.properties, s.dead_letter,
+        CASE WHEN s.shares IS NULL AND coalesce(s.legs, p_legs[1], 0) = 0 THEN s.body END,
+        CASE WHEN s.shares IS NOT NULL THEN v_own[s.shares] WHEN coalesce(s.legs, p_legs[1]) > 0 THEN s.sequence END
+    FROM unnest(
+            v_sequences, p_queue, p_at, p_ttl, p_id, p_session, p_properties, p_body, p_shares, p_dead_letter, p_legs,
+            p_leg_from, p_number)
+            WITH ORDINALITY AS s (
+                sequence, queue, at, ttl, id, session, properties, body, shares, dead_letter, legs, leg_from, number,
+                place)
+        CROSS JOIN LATERAL generate_series(0, coalesce(s.legs, p_legs[1], 0)) AS g (leg)
     WHERE s.sequence IS NOT NULL;
-    IF p_leg_of IS NOT NULL THEN
-        INSERT INTO @.messages
-            (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, properties, content)
-        SELECT p_sequences[g.number], g.queue, CASE WHEN s.at > p_now THEN 1 ELSE 0 END,
-            CASE WHEN s.at > p_now THEN s.at END, 0, p_now, greatest(s.at, p_now) + s.ttl, s.id, s.properties,
-            s.sequence
-        FROM unnest(v_sequences, p_at, p_ttl, p_id, p_properties)
-                WITH ORDINALITY AS s (sequence, at, ttl, id, properties, place)
-            JOIN unnest(p_leg_of, p_leg_queue, p_leg_number) AS g (place, queue, number) ON g.place = s.place
-        WHERE s.sequence IS NOT NULL;
-    END IF;
     RETURN v_sequences;
 END $redrive$;
 
@@ -105,7 +171,8 @@ CREATE FUNCTION @.exchange(
     d_sequence bigint[], d_token bigint[], d_queue integer[],
     s_queue integer[], s_at float8[], s_ttl float8[], s_window float8[], s_id text[], s_session text[],
     s_properties text[], s_body bytea[], s_shares integer[], s_dead_letter text[], s_seen integer[],
-    s_number integer[], g_of integer[], g_queue integer[], g_number integer[], s_unmatched integer[],
+    s_legs integer[], s_leg_from integer[], s_number integer[], s_leg_queue integer[], s_unmatched integer[],
+    s_count integer,
     l_queue integer[], l_limit integer[], l_maximum integer[], l_duration float8[], l_from bigint[], l_token bigint,
     u_queue integer[]
 ) RETURNS TABLE (
@@ -120,10 +187,8 @@ DECLARE
     v_count integer;
 BEGIN
     IF cardinality(s_id) > 0 THEN
-        v_all := ARRAY (
-            SELECT nextval('@.message_sequence')
-            FROM generate_series(1, cardinality(s_id) + coalesce(cardinality(g_of), 0)));
-        v_sequences := @.own_sequences(v_all, s_number);
+        v_all := ARRAY (SELECT nextval('@.message_sequence') FROM generate_series(1, s_count));
+        v_sequences := @.own_sequences(v_all, s_number, s_legs);
     END IF;
     -- first of all, so that a process that asks what became of this waits for its end
     INSERT INTO @.receipts (writer, number, sequences) SELECT p_writer, p_number, v_sequences
@@ -139,7 +204,7 @@ BEGIN
     IF cardinality(s_id) > 0 OR cardinality(s_unmatched) > 0 THEN
         v_sequences := @.store(
             v_now, v_all, s_queue, s_at, s_ttl, s_window, s_id, s_session, s_properties, s_body, s_shares,
-            s_dead_letter, s_seen, s_number, g_of, g_queue, g_number, s_unmatched);
+            s_dead_letter, s_seen, s_legs, s_leg_from, s_number, s_leg_queue, s_unmatched);
         IF array_position(v_sequences, NULL) IS NOT NULL THEN
             UPDATE @.receipts r SET sequences = v_sequences WHERE r.writer = p_writer AND r.number = p_number;
         END IF;
@@ -204,17 +269,17 @@ BEGIN
     END IF;
     IF jsonb_array_length(v_call -> 'send') + jsonb_array_length(v_call -> 'unmatched') > 0 THEN
         SELECT @.store(
-            v_now, @.new_sequences(count(*)::integer + jsonb_array_length(v_call -> 'legs')),
+            v_now, @.new_sequences(CASE WHEN count(*) > 0 THEN (v_call ->> 'count')::integer END),
             array_agg(q.id ORDER BY n),
             array_agg((s ->> 'at')::float8 ORDER BY n),
             array_agg((s ->> 'ttl')::float8 ORDER BY n), array_agg((s ->> 'window')::float8 ORDER BY n),
             array_agg(s ->> 'id' ORDER BY n), array_agg(s ->> 'session' ORDER BY n),
             array_agg(s ->> 'properties' ORDER BY n), array_agg(decode(s ->> 'body', 'base64') ORDER BY n),
             array_agg((s ->> 'shares')::integer ORDER BY n), array_agg(s ->> 'dead_letter' ORDER BY n),
-            array_agg((s ->> 'seen')::integer ORDER BY n), array_agg((s ->> 'number')::integer ORDER BY n),
-            (SELECT array_agg((g ->> 0)::integer) FROM jsonb_array_elements(v_call -> 'legs') g),
-            (SELECT array_agg((g ->> 1)::integer) FROM jsonb_array_elements(v_call -> 'legs') g),
-            (SELECT array_agg((g ->> 2)::integer) FROM jsonb_array_elements(v_call -> 'legs') g),
+            array_agg((s ->> 'seen')::integer ORDER BY n), array_agg((s ->> 'legs')::integer ORDER BY n),
+            array_agg((s ->> 'leg_from')::integer ORDER BY n), array_agg((s ->> 'number')::integer ORDER BY n),
+            ARRAY (SELECT g::integer FROM jsonb_array_elements_text(v_call -> 'legs') WITH ORDINALITY g (g, n)
+                ORDER BY g.n),
             ARRAY (SELECT u::integer FROM jsonb_array_elements_text(v_call -> 'unmatched') u))
         INTO v_sequences
         FROM jsonb_array_elements(v_call -> 'send') WITH ORDINALITY e (s, n)

@@ -26,7 +26,7 @@ from redrive.errors import LockLost, RedriveError
 
 T = TypeVar("T")
 
-_EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in range(1, 32)) + ")"
+_EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in range(1, 33)) + ")"
 
 
 class _Refused(Exception):

@@ -42,7 +42,8 @@ async def call_within(
         "queues": [[queue.name, queue.id, queue.version] for queue in based_on.values()],
         "complete": [[stored.storable(lock.sequence), stored.storable(lock.token), lock.queue] for lock in locks],
         "send": [_as_json(row) for row in outgoing.rows],
-        "legs": outgoing.legs,
+        "count": outgoing.count,
+        "legs": outgoing.leg_queues,
         "unmatched": outgoing.unmatched,
         "woken": sorted(outgoing.woken),
     }

@@ -125,7 +125,7 @@ class Store:
         row = await self._row(
             _STORE,
             self._now,
-            taken + len(outgoing.legs),
+            outgoing.count,
             *outgoing.columns(),
         )
         self.woken |= outgoing.woken
