@@ -242,12 +242,12 @@ class ShipmentWork:
     Attributes:
         info: the shipment.
         body: its bytes.
-        was_intent: whether an earlier attempt has begun and has never ended: it may have arrived.
+        may_be_there: whether it may have arrived: its outcome is unknown, or an attempt has begun and never ended.
     """
 
     info: ShipmentInfo
     body: bytes
-    was_intent: bool
+    may_be_there: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

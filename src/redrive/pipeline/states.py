@@ -141,6 +141,7 @@ FIRST_SHIPMENT_STATE: Final[dict[ShipmentEvent, ShipmentState]] = {_SE.MAKE: _S.
 SHIPMENTS: Final[dict[tuple[ShipmentState, ShipmentEvent], ShipmentState]] = {
     (_S.PENDING, _SE.BEGIN): _S.INTENT,
     (_S.INTENT, _SE.BEGIN): _S.INTENT,  # of a process that has died
+    (_S.UNKNOWN, _SE.BEGIN): _S.INTENT,  # the destination drops what it has, or is looked at before
     (_S.INTENT, _SE.ARRIVE): _S.SENT,
     (_S.INTENT, _SE.DELAY): _S.PENDING,
     (_S.INTENT, _SE.REFUSE): _S.REFUSED,

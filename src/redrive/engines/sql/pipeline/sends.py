@@ -24,6 +24,7 @@ from redrive.pipeline.states import SHIPMENTS, ShipmentEvent, ShipmentState, Tas
 _COLUMNS: Final = ("task", "position", "delivery_id", "state", "attempt", "item_count", "content_type", "receipt")
 _LIST: Final = ", ".join(f"s.{name}" for name in (*_COLUMNS, "reason", "changed_at"))
 _UNSENT: Final = (ShipmentState.PENDING, ShipmentState.INTENT)
+_IS_UNKNOWN: Final = among("s.state", [ShipmentState.UNKNOWN])
 _BEGIN: Final = transition(SHIPMENTS, ShipmentEvent.BEGIN)
 _EVENTS: Final = {
     ShipmentState.SENT: ShipmentEvent.ARRIVE,
@@ -47,8 +48,9 @@ def begin_send(token: TaskToken, per_second: float | None) -> Script[SendWork | 
         return None
     rows = yield Sql(
         f"SELECT {_LIST}, (SELECT b.body FROM @.pipeline_bodies b WHERE b.id = s.body) AS body"
-        f" FROM @.pipeline_shipments s WHERE s.task = ? AND {among('s.state', _UNSENT)} ORDER BY s.position @lock",
-        [token.task],
+        f" FROM @.pipeline_shipments s WHERE s.task = ? AND ({among('s.state', _UNSENT)}"
+        f" OR ({_IS_UNKNOWN} AND s.position IN @ints)) ORDER BY s.position @lock",
+        [token.task, list(token.items)],
     )
     work = tuple(_work_of(row) for row in rows)
     if per_second is not None and work:
@@ -57,8 +59,8 @@ def begin_send(token: TaskToken, per_second: float | None) -> Script[SendWork | 
             return SendWork(task=found, shipments=(), wait=wait)
     yield Sql(
         f"UPDATE @.pipeline_shipments SET {_BEGIN.to}, attempt = attempt + 1, changed_at = ?"
-        f" WHERE task = ? AND {_BEGIN.able}",
-        [time, token.task],
+        f" WHERE task = ? AND position IN @ints AND {_BEGIN.able}",
+        [time, token.task, [each.info.index for each in work]],
     )
     return SendWork(task=found, shipments=work)
 
@@ -142,4 +144,4 @@ def _work_of(row: Row) -> ShipmentWork:
     if row["body"] is None:
         raise TaskConflict(row["task"], "its bytes have been removed, as they were too old")
     info = shipment_of(row)
-    return ShipmentWork(info=info, body=bytes(row["body"]), was_intent=info.state is ShipmentState.INTENT)
+    return ShipmentWork(info=info, body=bytes(row["body"]), may_be_there=info.state is not ShipmentState.PENDING)
