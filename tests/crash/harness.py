@@ -44,6 +44,7 @@ TRANSFORMS = TransformSettings(allow="tests.recovery.functions:*", seconds=30.0)
 CHANGING = []
 """The messages that functions are changing, in processes whose time is not ours."""
 
+A_MOMENT_S = 0.001
 MOST_TURNS = 6_000
 """No run comes near it; one that does goes round in circles."""
 
@@ -65,6 +66,23 @@ class Mishap:
     nth: int = 0
     when: str = "before"
     kind: str = "dies"
+
+
+def spread(calls, stride, among=None):
+    """Return at which calls of a run there are mishaps: at the first of each kind, and at every so many-th after it.
+
+    Args:
+        calls: the verbs of a run without a mishap.
+        stride: 1 for all of them.
+        among: at which verbs, if not all are to be met. Who dies before a call that only reads leaves the same as
+            who dies before the next one that changes something.
+    """
+    assert among is None or among & set(calls)
+    seen = Counter()
+    for nth, verb in enumerate(calls, 1):
+        if stride == 1 or ((among is None or verb in among) and seen[verb] % stride == 0):
+            yield nth
+        seen[verb] += 1
 
 
 @dataclass(eq=False)
@@ -365,6 +383,8 @@ class World:
                 return True
             if not loop._ready and not self._at_work and not CHANGING and (self.waiting or self.clock.sleepers):
                 return False
+            if self._at_work or CHANGING:
+                await asyncio.sleep(A_MOMENT_S)  # noqa: TID251 - threads and processes would get no time from a loop
 
     def _runnable(self):
         for turn in self.waiting:
