@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from redrive import routes
 from redrive.broker import DurationSetting, FlagSetting, WholeSetting
 from redrive.duration import LONGEST
+from redrive.parts import ServerUrlSetting
 from redrive.routes import EventReceiver, RoutePart, RouteSettings
 from redrive.routes.kinds import class_of, kinds
 from redrive.routes.parts import ChoiceSetting, ListSetting, TableSetting, TextSetting
-from redrive.routes.server_url import ServerUrlSetting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

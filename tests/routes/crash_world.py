@@ -19,6 +19,7 @@ from redrive.clock import pause
 from redrive.engines.sql.routes.ledger import SqlRouteLedger
 from redrive.engines.sqlite import SqliteEngine
 from redrive.errors import EngineUnavailable, LockLost
+from redrive.http import HttpRequest
 from redrive.routes import (
     Delivered,
     EventSender,
@@ -34,7 +35,6 @@ from redrive.routes import (
     split,
     to_queue,
 )
-from redrive.routes.environment import HttpRequest
 from redrive.routes.parts import TextSetting
 from redrive.routes.plan import leg_queue
 from tests.crash.harness import Crash, Mishap, Wire, World

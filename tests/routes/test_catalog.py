@@ -15,8 +15,8 @@ from tests.routes.route_bench import GateReceiver, PickySender, RouteBench, gate
 
 @pytest.fixture
 async def bench(tmp_path, monkeypatch):
-    monkeypatch.setitem(kinds._programs["receivers"], "gate", GateReceiver)
-    monkeypatch.setitem(kinds._programs["senders"], "picky", PickySender)
+    monkeypatch.setitem(kinds._receivers.added, "gate", GateReceiver)
+    monkeypatch.setitem(kinds._senders.added, "picky", PickySender)
     made = RouteBench(tmp_path)
     async with made.broker, made.routes:
         yield made

@@ -8,6 +8,7 @@ from typing import ClassVar
 import pytest
 
 from redrive.errors import InvalidSetting, RouteFileError, UsageError
+from redrive.parts.kinds import entry_points_of
 from redrive.routes import kinds, route, timer
 from redrive.routes.parts import (
     EventFilter,
@@ -79,9 +80,9 @@ def acme(tmp_path, monkeypatch):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-routes\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(ENTRY_POINTS)
     monkeypatch.syspath_prepend(tmp_path)
-    kinds._added.cache_clear()
+    entry_points_of.cache_clear()
     yield
-    kinds._added.cache_clear()
+    entry_points_of.cache_clear()
     sys.modules.pop("acme_routes", None)
 
 
@@ -166,8 +167,8 @@ class Whisper(EventSender):
 @pytest.fixture
 def program(monkeypatch):
     """The program may add kinds, and other tests do not see them."""
-    for group in kinds._programs:
-        monkeypatch.setitem(kinds._programs, group, dict(kinds._programs[group]))
+    for group in kinds._groups.values():
+        monkeypatch.setattr(group, "added", dict(group.added))
 
 
 @pytest.mark.usefixtures("program")

@@ -19,7 +19,7 @@ STEP_S = 0.1
 
 @pytest.fixture
 async def bench(tmp_path, monkeypatch):
-    monkeypatch.setitem(kinds._programs["receivers"], "gate", GateReceiver)
+    monkeypatch.setitem(kinds._receivers.added, "gate", GateReceiver)
     made = RouteBench(tmp_path)
     async with made.broker, made.routes:
         yield made

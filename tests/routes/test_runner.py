@@ -35,8 +35,8 @@ from tests.routes.route_bench import GateReceiver, PickySender, RouteBench, gate
 
 @pytest.fixture
 async def bench(tmp_path, monkeypatch):
-    monkeypatch.setitem(kinds._programs["receivers"], "gate", GateReceiver)
-    monkeypatch.setitem(kinds._programs["senders"], "picky", PickySender)
+    monkeypatch.setitem(kinds._receivers.added, "gate", GateReceiver)
+    monkeypatch.setitem(kinds._senders.added, "picky", PickySender)
     made = RouteBench(tmp_path)
     async with made.broker, made.routes:
         yield made
@@ -357,7 +357,7 @@ async def test_a_route_that_cannot_begin_is_no_trouble_for_others_and_can_be_rem
 async def test_a_kind_that_this_process_does_not_know_is_reported_once(bench, monkeypatch):
     await bench.apply(picky("a"), line("b"))
     await bench.stop()
-    monkeypatch.delitem(kinds._programs["senders"], "picky")
+    monkeypatch.delitem(kinds._senders.added, "picky")
     bench.start()
     await bench.follow()
     await bench.follow()

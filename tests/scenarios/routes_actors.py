@@ -17,9 +17,9 @@ from typing import ClassVar
 
 import redrive
 from redrive.errors import EngineUnavailable
+from redrive.parts import TextSetting
 from redrive.retry import Fixed, retry
 from redrive.routes import Delivered, EventSender, RouteRunner, add_kind, setting
-from redrive.routes.part_settings import TextSetting
 from tests.patience import PATIENCE_S
 from tests.scenarios.actors import Diary
 

@@ -9,6 +9,7 @@ A route reads in one line::
 Receivers are called ``from_…`` and senders ``to_…`` where both exist.
 """
 
+from redrive.parts import ChoiceSetting, ListSetting, TableSetting, TextSetting
 from redrive.routes import views
 from redrive.routes.ack_tree import Ack, Nack
 from redrive.routes.catalog import Routes
@@ -50,7 +51,6 @@ from redrive.routes.outcomes import (
     Throttled,
     TryLater,
 )
-from redrive.routes.part_settings import ChoiceSetting, ListSetting, TableSetting, TextSetting
 from redrive.routes.parts import (
     BrokerSender,
     EventFilter,

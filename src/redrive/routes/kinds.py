@@ -6,12 +6,10 @@ groups ``redrive.receivers``, ``redrive.filters`` and ``redrive.senders``: the n
 its object the class.
 """
 
-from functools import cache
-from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from redrive.errors import InvalidSetting, UsageError
+from redrive.errors import UsageError
+from redrive.parts import PartKinds
 from redrive.routes.parts import EventFilter, EventReceiver, EventSender, OutsideFilter, RoutePart, Table
 
 P = TypeVar("P", bound=RoutePart)
@@ -54,14 +52,12 @@ _OWN: Final = {
         "webhook": "webhook:WebhookSender",
     },
 }
-_CLASSES: Final[dict[str, tuple[type[RoutePart], ...]]] = {
-    "receivers": (EventReceiver,),
-    "filters": (EventFilter, OutsideFilter),
-    "senders": (EventSender,),
-}
-
-
-_programs: Final[dict[str, dict[str, type[RoutePart]]]] = {"receivers": {}, "filters": {}, "senders": {}}
+_receivers: Final = PartKinds("receivers", "redrive.routes.receivers", _OWN["receivers"], EventReceiver)
+_filters: Final = PartKinds[EventFilter | OutsideFilter](
+    "filters", "redrive.routes.filters", _OWN["filters"], EventFilter, OutsideFilter
+)
+_senders: Final = PartKinds("senders", "redrive.routes.senders", _OWN["senders"], EventSender)
+_groups: Final[dict[str, PartKinds[Any]]] = {"receivers": _receivers, "filters": _filters, "senders": _senders}
 
 
 def add_kind(part: type[P]) -> type[P]:
@@ -69,33 +65,31 @@ def add_kind(part: type[P]) -> type[P]:
 
     Every process that runs such a route must have added the kind.
     """
-    group = next((name for name, classes in _CLASSES.items() if issubclass(part, classes)), None)
+    group = next((each for each in _groups.values() if each.holds(part)), None)
     if group is None or not isinstance(part.kind, str) or not part.kind:
         raise UsageError(f"{part!r} must be an EventReceiver, EventFilter, OutsideFilter or EventSender with a kind")
-    if part.kind in _OWN[group]:
-        raise UsageError(f"{part.kind!r} is a kind of Redrive's own {group}; choose another name")
-    _programs[group][part.kind] = part
+    group.add(part)
     return part
 
 
 def receiver_of(table: Table) -> EventReceiver:
     """Return the receiver that a table describes."""
-    return _part_of("receivers", table)  # type: ignore[return-value]  # its class was checked
+    return _receivers.part_of(table)
 
 
 def filter_of(table: Table) -> EventFilter | OutsideFilter:
     """Return the filter that a table describes."""
-    return _part_of("filters", table)  # type: ignore[return-value]  # its class was checked
+    return _filters.part_of(table)
 
 
 def sender_of(table: Table) -> EventSender:
     """Return the sender that a table describes."""
-    return _part_of("senders", table)  # type: ignore[return-value]  # its class was checked
+    return _senders.part_of(table)
 
 
 def kinds(group: str) -> tuple[str, ...]:
     """Return the names of all kinds of ``receivers``, ``filters`` or ``senders``."""
-    return tuple(sorted({*_OWN[group], *_programs[group], *_added(group)}))
+    return _groups[group].names()
 
 
 def class_of(group: str, kind: str) -> type[RoutePart]:
@@ -105,39 +99,5 @@ def class_of(group: str, kind: str) -> type[RoutePart]:
         InvalidSetting: there is no such kind.
         UsageError: a package has added it, and it cannot be loaded, or is no part of a route.
     """
-    if kind in _OWN[group]:
-        module, _, name = _OWN[group][kind].partition(":")
-        own: type[RoutePart] = getattr(import_module(f"redrive.routes.{group}.{module}"), name)
-        return own
-    if kind in _programs[group]:
-        return _programs[group][kind]
-    if kind not in _added(group):
-        raise _unknown(group, kind)
-    try:
-        found = _added(group)[kind].load()
-    except Exception as error:
-        problem = f"the entry point {kind!r} of redrive.{group} cannot be loaded: {type(error).__name__}: {error}"
-        raise UsageError(problem) from error
-    if not isinstance(found, type) or not issubclass(found, _CLASSES[group]):
-        wanted = " or ".join(each.__name__ for each in _CLASSES[group])
-        raise UsageError(f"the entry point {kind!r} of redrive.{group} is {found!r}; it must be a class of {wanted}")
+    found: type[RoutePart] = _groups[group].class_of(kind)
     return found
-
-
-def _part_of(group: str, table: Table) -> RoutePart:
-    if not isinstance(table, dict) or not isinstance(table.get("kind"), str):
-        raise InvalidSetting("kind", table, f"must be a table with a kind, one of: {', '.join(kinds(group))}")
-    return class_of(group, table["kind"]).from_table(table)
-
-
-def _unknown(group: str, kind: str) -> InvalidSetting:
-    from difflib import get_close_matches
-
-    near = get_close_matches(kind, kinds(group), 1)
-    meant = f"did you mean {near[0]!r}? " if near else ""
-    return InvalidSetting("kind", kind, f"is no kind of {group}; {meant}There are: {', '.join(kinds(group))}")
-
-
-@cache
-def _added(group: str) -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=f"redrive.{group}")}

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from redrive.errors import InvalidSetting, MissingExtra
-from redrive.routes.server_url import ServerUrlSetting
+from redrive.parts import ServerUrlSetting
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

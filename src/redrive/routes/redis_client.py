@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from redrive.errors import MissingExtra
-from redrive.routes.server_url import ServerUrlSetting
+from redrive.parts import ServerUrlSetting
 
 RedisClient: TypeAlias = Any
 """``redis.asyncio.Redis``, whose types change with every release of the library."""

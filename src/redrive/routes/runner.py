@@ -15,12 +15,12 @@ from typing import Final
 
 from redrive.clock import utc
 from redrive.errors import EngineUnavailable, InvalidRoute, RedriveError, RouteNotFound, UsageError
+from redrive.http import HttpServer, SharedHttpServer
 from redrive.printable import one_line
 from redrive.routes.catalog import Routes
 from redrive.routes.destination import Destination
-from redrive.routes.environment import HttpServer, PartEnvironment
+from redrive.routes.environment import PartEnvironment
 from redrive.routes.events import DestinationChanged, RouteBroken, RouteChanged
-from redrive.routes.http_server import SharedHttpServer
 from redrive.routes.infos import queues_of
 from redrive.routes.intakes import Runners
 from redrive.routes.ledger import RouteRevision, StoredRoute, Tap

@@ -20,7 +20,7 @@ from redrive.errors import (
 )
 from redrive.routes.ack_tree import AckTree
 from redrive.routes.receivers.http import HttpReceiver
-from tests.routes.http.site import post, until
+from tests.http.site import post, until
 
 
 def nack(**reasons):
@@ -247,6 +247,6 @@ def test_as_files_write_it():
 def test_neither_httpx_nor_uvicorn_is_needed_before_a_route_runs():
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['httpx', 'uvicorn', 'starlette', 'h11']));"
-        "import redrive.routes.receivers.http, redrive.routes.senders.webhook, redrive.routes.http_server"
+        "import redrive.routes.receivers.http, redrive.routes.senders.webhook, redrive.http.server"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

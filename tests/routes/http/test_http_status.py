@@ -3,8 +3,8 @@
 
 import pytest
 
-from redrive.errors import InvalidSetting
-from redrive.routes.http_status import LONGEST_PAUSE, checked_overrides, outcome_of
+from redrive.http.status import LONGEST_PAUSE
+from redrive.routes.http_status import outcome_of
 from redrive.routes.outcomes import Delivered, DestinationDown, Rejected, Throttled, TryLater
 
 NOW = 1_767_484_800.0  # Sun, 04 Jan 2026 00:00:00 GMT
@@ -62,11 +62,3 @@ def test_a_route_may_see_a_status_otherwise(word, kind, status):
     assert type(outcome_of(status, {}, NOW, {status: word})) is kind
     assert type(outcome_of(status, {}, NOW, ((status, word),))) is kind
     assert type(outcome_of(500, {}, NOW, {status: word})) is TryLater
-
-
-def test_overrides_of_a_file_are_checked():
-    assert checked_overrides("statuses", [("404", "delivered")]) == ((404, "delivered"),)
-    for key, word in [("4xx", "down"), ("99", "down"), ("600", "down"), ("404", "fine"), ("٤٠٤", "down")]:
-        with pytest.raises(InvalidSetting) as raised:
-            checked_overrides("statuses", [(key, word)])
-        assert raised.value.setting == f"statuses.{key}"

@@ -17,7 +17,7 @@ from redrive.errors import InvalidSetting, MissingExtra
 from redrive.routes.outcomes import Delivered, DestinationDown, Rejected, Throttled, TryLater
 from redrive.routes.senders.webhook import WebhookSender
 from redrive.testing import ManualClock
-from tests.routes.http.site import answer_bytes, until
+from tests.http.site import answer_bytes, until
 
 EVENT = Message(b'{"order": 7}', id="o-7", content_type="application/json")
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105 - the example of Standard Webhooks

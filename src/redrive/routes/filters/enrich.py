@@ -7,13 +7,14 @@ What a status means is in ``routes.http_status``, as for the webhook sender.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from urllib.parse import quote, urlsplit
 
 from redrive.broker import Message
 from redrive.errors import ExpressionFailed, InvalidPayload, InvalidSetting, MessageError, MissingExtra
+from redrive.http import client
+from redrive.parts import from_environment, hidden_secret
 from redrive.printable import one_line
 from redrive.routes.event_values import EventValues, PathSetting, body_value, json_value, kind_word, with_json
 from redrive.routes.http_status import outcome_of
@@ -28,7 +29,6 @@ from redrive.routes.parts import (
     TextSetting,
     setting,
 )
-from redrive.routes.senders.webhook import from_environment
 
 if TYPE_CHECKING:
     import httpx
@@ -36,14 +36,10 @@ if TYPE_CHECKING:
     from redrive.routes.environment import PartEnvironment
 
 _PLACE = re.compile(r"\{(\w+)\}")
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OURS: Final = ("connection", "content-length", "transfer-encoding")
-_HIDDEN: Final = "***"
+_OURS: Final = frozenset({"connection", "content-length", "transfer-encoding"})
 _MOST_READ: Final = 1_048_576
 """How many bytes of an answer are read."""
 
-_MOST_CONNECTIONS: Final = 64
-_LONGEST_CONNECTING_S: Final = 10.0
 _LONGEST_REASON: Final = 500
 
 
@@ -80,11 +76,8 @@ class EnrichFilter(OutsideFilter):
         for name in _PLACE.findall(self.url):
             if name not in dict(self.params):
                 raise InvalidSetting("url", self.url, f"has {{{name}}}; write params = {{{name} = 'body.{name}'}} too")
-        for name, value in self.headers:
-            if not _TOKEN.fullmatch(name) or name.lower() in _OURS:
-                raise InvalidSetting("headers", name, f"must be the name of a header, and none of: {', '.join(_OURS)}")
-            if not (value.isascii() and value.isprintable()):
-                raise InvalidSetting(f"headers.{name}", _HIDDEN, "must be printable ASCII")
+        client.check_header_names((name for name, _ in self.headers), _OURS)
+        client.check_header_values(self.headers)
 
     def open(self, environment: "PartEnvironment") -> OpenFilter:
         """Return the filter at work; nothing is connected before it is needed.
@@ -116,9 +109,7 @@ class EnrichFilter(OutsideFilter):
     def __str__(self) -> str:
         table = {name: value for name, value in self.to_table().items() if name != "kind"}
         if "headers" in table:
-            table["headers"] = {
-                name: value if value.startswith("env:") else _HIDDEN for name, value in table["headers"].items()
-            }
+            table["headers"] = {name: hidden_secret(value) for name, value in table["headers"].items()}
         return f"{self.kind}({', '.join(f'{name}={value!r}' for name, value in table.items())})"
 
     def __repr__(self) -> str:
@@ -136,7 +127,7 @@ def _check_url(url: str) -> None:
         raise InvalidSetting("url", url, allowed)
     if parts.username is not None or parts.password is not None:
         allowed = "must have no password: write it as headers = {Authorization = 'env:NAME'}"
-        raise InvalidSetting("url", f"{parts.scheme}://{_HIDDEN}@{parts.hostname}", allowed)
+        raise InvalidSetting("url", f"{parts.scheme}://{hidden_secret('')}@{parts.hostname}", allowed)
 
 
 def _parameter(path: str, value: object) -> str:
@@ -204,7 +195,7 @@ class _OpenEnrich:
         import httpx
 
         if self._client is None:
-            self._client = _new_client(self._settings.timeout)
+            self._client = client.new_client(self._settings.timeout)
         target = httpx.URL(url).copy_merge_params(query)
         data = bytearray()
         try:
@@ -223,22 +214,10 @@ class _OpenEnrich:
         return
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        closing, self._client = self._client, None
+        if closing is not None:
+            await closing.aclose()
 
 
 def _excerpt(data: bytes) -> str:
     return one_line(" ".join(data[:4_096].decode(errors="replace").split()), 200)
-
-
-def _new_client(timeout: float) -> "httpx.AsyncClient":
-    import httpx
-
-    connecting = min(timeout / 2, _LONGEST_CONNECTING_S)  # before the whole time is over: then it is down
-    return httpx.AsyncClient(
-        follow_redirects=False,
-        timeout=httpx.Timeout(None, connect=connecting),
-        limits=httpx.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_CONNECTIONS),
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # no event may change what the next one sends
-    )

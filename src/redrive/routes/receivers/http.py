@@ -11,7 +11,7 @@ answer                             meaning
 502                                ``linked``: a route has not delivered it; send it again with the same key
 ================================== ===============================================================================
 
-Nothing is answered before the intake has answered. What is no event at all is answered by ``routes.http_server``.
+Nothing is answered before the intake has answered. What is no event at all is answered by ``redrive.http``.
 """
 
 import json
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, ClassVar, Never
 
 from redrive.broker import HeaderValue, Message, random_id
 from redrive.errors import InvalidMessage, InvalidSetting, MessageError, MessageTooLarge, RedriveError, Unavailable
+from redrive.http import HttpAnswer, HttpRequest, HttpServer
 from redrive.printable import one_line
 from redrive.routes.ack_tree import Answer, Nack
-from redrive.routes.environment import HttpAnswer, HttpRequest, HttpServer
 from redrive.routes.parts import (
     ChoiceSetting,
     Delivery,

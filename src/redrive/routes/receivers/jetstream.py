@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from redrive.broker import Message
 from redrive.clock import pause
 from redrive.errors import InvalidSetting
+from redrive.parts import shown_url, without_secrets
 from redrive.routes.environment import PartEnvironment
 from redrive.routes.header_texts import is_property, message_of
 from redrive.routes.nats_client import NATS_URL, RESERVED, check_name, check_subject, require_nats, takes
@@ -27,7 +28,6 @@ from redrive.routes.parts import (
 from redrive.routes.receivers.acceptance import offer_delay
 from redrive.routes.receivers.in_flight import InFlight, SourceVerdict, SourceWatch, end_tasks
 from redrive.routes.receivers.jetstream_pull import ConsumerNames, PullLink
-from redrive.routes.server_url import shown_url, without_secrets
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg

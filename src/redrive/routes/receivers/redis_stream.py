@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, TypeAlias, cast
 from redrive.broker import Message, random_id
 from redrive.clock import pause
 from redrive.errors import InvalidSetting
+from redrive.parts import shown_url, without_secrets
 from redrive.routes.environment import PartEnvironment
 from redrive.routes.header_texts import message_of
 from redrive.routes.parts import (
@@ -28,7 +29,6 @@ from redrive.routes.parts import (
 from redrive.routes.receivers.acceptance import offer_delay
 from redrive.routes.receivers.in_flight import InFlight, SourceVerdict, SourceWatch, end_tasks
 from redrive.routes.redis_client import REDIS_URL, RedisClient, redis_address, redis_client, require_redis
-from redrive.routes.server_url import shown_url, without_secrets
 
 _Fields: TypeAlias = Mapping[bytes, bytes]
 _Entries: TypeAlias = Sequence[tuple[bytes | None, _Fields | None]]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from redrive.broker import Message
+from redrive.parts import shown_url, without_secrets
 from redrive.printable import class_name, one_line
 from redrive.routes.environment import PartEnvironment
 from redrive.routes.header_texts import KEY, header_texts
 from redrive.routes.nats_client import NATS_URL, RESERVED, check_subject, close_nats, nats_client, require_nats
 from redrive.routes.outcomes import Delivered, DestinationDown, Rejected, SendOutcome, TryLater
 from redrive.routes.parts import DurationSetting, EventSender, OpenSender, TextSetting, setting
-from redrive.routes.server_url import shown_url, without_secrets
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

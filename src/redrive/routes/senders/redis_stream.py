@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from redrive.broker import Message
+from redrive.parts import shown_url, without_secrets
 from redrive.printable import one_line
 from redrive.routes.environment import PartEnvironment
 from redrive.routes.header_texts import header_texts
 from redrive.routes.outcomes import Delivered, DestinationDown, Rejected, SendOutcome
 from redrive.routes.parts import DurationSetting, EventSender, OpenSender, TextSetting, WholeSetting, setting
 from redrive.routes.redis_client import REDIS_URL, redis_address, redis_client, require_redis
-from redrive.routes.server_url import shown_url, without_secrets
 
 _DOWN: Final = (
     "ASK",

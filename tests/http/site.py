@@ -7,8 +7,8 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 from redrive.clock import pause, system_clock
+from redrive.http import SharedHttpServer
 from redrive.routes.ack_tree import Ack
-from redrive.routes.http_server import SharedHttpServer
 from redrive.routes.receivers.http import HttpReceiver
 from tests.patience import PATIENCE_S
 

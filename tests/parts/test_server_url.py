@@ -3,7 +3,7 @@
 
 import pytest
 
-from redrive.routes.server_url import ServerUrlSetting, shown_url, without_secrets
+from redrive.parts import ServerUrlSetting, shown_url, without_secrets
 
 SETTING = ServerUrlSetting(("redis",), 6379, "redis://host")
 

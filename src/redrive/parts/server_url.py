@@ -5,7 +5,6 @@ A URL may hold a password. Write ``env:NAME`` instead, and the URL is read from 
 then it is neither in files nor in the store.
 """
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from redrive import connection_url
 from redrive.errors import InvalidSetting
+from redrive.parts.secret import is_in_environment, variable_value
 
-_VARIABLE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
 _SECRET: Final = re.compile("pass|token|secret|key", re.IGNORECASE)
 _HIDDEN: Final = "…"
 
@@ -38,28 +37,28 @@ class ServerUrlSetting:
 
     def checked(self, name: str, value: object) -> str:
         """Return it."""
-        if isinstance(value, str) and _VARIABLE.fullmatch(value):
+        if isinstance(value, str) and is_in_environment(value):
             return value
         for each in value.split(",") if isinstance(value, str) and self.has_several else [value]:
             self._check(name, each)
         return str(value)
 
-    def resolved(self, name: str, url: str, environ: Mapping[str, str] = os.environ) -> str:
+    def resolved(self, name: str, url: str, environ: Mapping[str, str] | None = None) -> str:
         """Return the URL itself, which may be in a variable of the environment.
 
         Raises:
             InvalidSetting: there is no such variable, or it has no URL.
         """
-        if not _VARIABLE.fullmatch(url):
+        if not is_in_environment(url):
             return url
-        variable = url.partition(":")[2]
-        if not environ.get(variable):
+        variable, found = variable_value(url, environ)
+        if not found:
             raise InvalidSetting(name, url, f"the environment variable {variable} is not set; set it to {self.example}")
-        return self.checked(f"{name} in {variable}", environ[variable])
+        return self.checked(f"{name} in {variable}", found)
 
     def server(self, url: str) -> str:
         """Return the host and the port of the first URL, or the name of the variable it is in."""
-        if _VARIABLE.fullmatch(url):
+        if is_in_environment(url):
             return url
         parts = urlsplit(url.split(",", maxsplit=1)[0] if self.has_several else url)
         return f"{parts.hostname}:{parts.port or self.port}" if parts.hostname else parts.path
@@ -87,7 +86,7 @@ def _is_whole(parts: SplitResult) -> bool:
 
 def shown_url(url: str) -> str:
     """Return a URL without what could be secret: a user may be a token, and an option a password."""
-    return url if _VARIABLE.fullmatch(url) else ",".join(_shown(urlsplit(each)) for each in url.split(","))
+    return url if is_in_environment(url) else ",".join(_shown(urlsplit(each)) for each in url.split(","))
 
 
 def _shown(parts: SplitResult) -> str:

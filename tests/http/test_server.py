@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from redrive.errors import InvalidSetting, MissingExtra
-from redrive.routes.http_server import SharedHttpServer
-from tests.routes.http.site import GatedIntake, post, until
+from redrive.http import SharedHttpServer
+from tests.http.site import GatedIntake, post, until
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 async def test_paths_come_and_go(site, intake):
@@ -99,7 +99,7 @@ def test_nothing_is_printed():
     # in a process of its own: pytest's handlers keep Python from printing what has none
     code = """
 import asyncio
-from tests.routes.http.site import GatedIntake, Site, post
+from tests.http.site import GatedIntake, Site, post
 
 async def main():
     site = Site()

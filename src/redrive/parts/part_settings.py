@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the settings of the parts of a route may be. Pure: no I/O, no clock, no randomness."""
+"""What the settings of declared parts may be. Pure: no I/O, no clock, no randomness."""
 
 from dataclasses import dataclass, field
 from typing import Any

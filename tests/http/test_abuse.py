@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.routes.http.site import post, until
+from tests.http.site import post, until
 
 LIMIT = 1_048_576
 CHUNKED = {"content_length": None, "transfer_encoding": "chunked"}

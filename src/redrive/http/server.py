@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from redrive import duration, number
 from redrive.clock import Clock, pause, system_clock
 from redrive.errors import InvalidSetting, MissingExtra
-from redrive.routes.environment import HttpAnswer, HttpRequest
+from redrive.http.request import HttpAnswer, HttpRequest
 
 if TYPE_CHECKING:
     from uvicorn import Server
@@ -37,7 +37,7 @@ _LISTEN = "must be a host and a port, such as '127.0.0.1:8080'"
 _SOON = ("retry-after", "5")
 _CLOSE = ("connection", "close")
 
-_logger = logging.getLogger("redrive.routes")
+_logger = logging.getLogger("redrive.http")
 
 
 class _Refused(Exception):
@@ -83,6 +83,7 @@ class SharedHttpServer:
         clock: what time limits go by.
         body_timeout: seconds in which a whole request must have arrived, and its answer must have been read.
         max_in_flight: requests that may be under way; more are answered with 503.
+        extra: the extra of Redrive that brings what it needs.
 
     Attributes:
         on_listening: called with host and port when it begins to listen.
@@ -98,7 +99,9 @@ class SharedHttpServer:
         *,
         body_timeout: duration.Duration = 30.0,
         max_in_flight: int = 1_000,
+        extra: str = "routes",
     ) -> None:
+        self._extra = extra
         self._listen = listen
         self._host, self._port = _host_and_port(listen)
         self._clock = clock
@@ -154,7 +157,7 @@ class SharedHttpServer:
         if self._running is None or self._running.done():
             listener = self._bound()
             try:
-                self._server = _uvicorn_server(self._app)
+                self._server = _uvicorn_server(self._app, self._extra)
             except BaseException:
                 listener.close()
                 raise
@@ -296,12 +299,12 @@ def _idle(connection: "H11Protocol") -> bool:
     return cycle is None or cycle.response_complete or connection.transport.is_closing()  # pyright: ignore[reportUnnecessaryComparison] - it is None at first
 
 
-def _uvicorn_server(app: Callable[[_Packet, _Receive, _Send], Awaitable[None]]) -> "Server":
+def _uvicorn_server(app: Callable[[_Packet, _Receive, _Send], Awaitable[None]], extra: str) -> "Server":
     """Return a server that leaves signals and the program's logging alone."""
     try:
         from uvicorn import Config, Server
     except ImportError as error:
-        raise MissingExtra("the HTTP receiver", "routes") from error
+        raise MissingExtra("the HTTP receiver", extra) from error
     logging.getLogger("uvicorn").addHandler(_SILENT)  # without any, Python prints warnings to stderr
     config = Config(
         cast("Any", app),
