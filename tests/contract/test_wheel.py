@@ -16,19 +16,23 @@ from tests.docs.pages import ROOT, blocks
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {
     "asyncpg": "asyncpg",
+    "asyncssh": "asyncssh",
     "cel-expr-python": "cel_expr_python",
+    "cronsim": "cronsim",
     "google-re2": "re2",
     "httpx": "httpx",
     "jmespath": "jmespath",
     "nats-py": "nats",
+    "obstore": "obstore",
     "opentelemetry-api": "opentelemetry",
     "pyyaml": "yaml",
     "redis": "redis",
     "rich": "rich",
     "typer": "typer",
+    "tzdata; sys_platform == 'win32'": "zoneinfo",
     "uvicorn": "uvicorn",
 }
-"""The module that each package of an extra is imported as."""
+"""The module that each package of an extra is imported as, or that reads its data."""
 
 
 def run(*command: str | Path, cwd: Path) -> str:
