@@ -62,13 +62,17 @@ class Timing(ABC):
 
     def previous(self, instant: float) -> float | None:
         """Return the last slot that is not later than an instant; None: there was none for a hundred years."""
-        back = self.period
-        while back < _CENTURY:
-            found = self.slots(instant - back, instant)
-            if found:
-                return found[-1]
+        back = 60.0
+        while (low := self.next_after(instant - back)) > instant:
             back *= 2
-        return None
+            if back > _CENTURY:
+                return None
+        high = instant  # the slot is low, or lies between them
+        while self.next_after(low) <= instant:
+            middle = (low + high) / 2
+            later = self.next_after(middle)
+            low, high = (later, high) if later <= instant else (low, middle)
+        return low
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ An expression is read as Debian's cron reads it: minute, hour, day of the month,
 are restricted, either is enough. No zone comes in here: ``redrive.pipeline.zone_time`` says when a wall time is.
 """
 
+from copy import copy
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -53,13 +54,13 @@ def next_cron_wall(expression: str, wall: int) -> int:
 @lru_cache(maxsize=1_024)
 def fires_every_hour(expression: str) -> bool:
     """Say whether an expression fires in every hour of its days: its hour is ``*`` or says the same."""
-    return len(_cron(expression, 0).hours) == 24
+    return len(_read(expression).hours) == 24
 
 
 @lru_cache(maxsize=1_024)
 def longest_gap(expression: str) -> float:
     """Return the most seconds between two wall times of an expression: over four years, or the next two, if longer."""
-    rule = _cron(expression, 0)
+    rule = _read(expression)
     times = [hour * 3_600 + minute * 60 for hour in sorted(rule.hours) for minute in sorted(rule.minutes)]
     days = [first := next_cron_wall(_days_of(expression), _SAMPLED_FROM - 1)]
     while first < _SAMPLED_UNTIL or len(days) < 2:
@@ -70,7 +71,7 @@ def longest_gap(expression: str) -> float:
 
 def in_words(expression: str) -> str:
     """Return what an expression says, in English."""
-    return _cron(expression, 0).explain()
+    return _read(expression).explain()
 
 
 def _days_of(expression: str) -> str:
@@ -79,12 +80,20 @@ def _days_of(expression: str) -> str:
 
 
 def _cron(expression: str, wall: int) -> "CronSim":
+    """Return what iterates over the wall times after the given one."""
+    rule = copy(_read(expression))
+    rule.dt = at_wall(wall)
+    return rule
+
+
+@lru_cache(maxsize=1_024)
+def _read(expression: str) -> "CronSim":
     try:
         from cronsim import CronSim, CronSimError
     except ImportError as error:
         raise MissingExtra("a cron expression", "pipeline") from error
     try:
-        return CronSim(expression, at_wall(wall))
+        return CronSim(expression, at_wall(0))
     except (CronSimError, AssertionError) as error:
         raise ValueError(str(error)) from None
 
@@ -99,7 +108,7 @@ def _cause(expression: str, problem: str) -> str:
 
 def _is_read(expression: str) -> bool:
     try:
-        _cron(expression, 0)
+        _read(expression)
     except ValueError:
         return False
     return True

@@ -77,13 +77,14 @@ def next_slot(zone: tzinfo, instant: float, next_wall: NextWall) -> float:
 def next_sight(zone: tzinfo, instant: float, next_wall: NextWall) -> float:
     """Return the next instant at which the clock shows a time of a rule: twice in an overlap, never in a gap."""
     at = int(instant // 1)
-    offset = _offset(zone, at)
+    wall = wall_at(zone, at)
     while True:
-        found = next_wall(at + offset) - offset
+        offset = _offset(zone, at)
+        found = next_wall(wall) - offset
         change = _first_change(zone, at, found)
         if change is None:
             return float(found)
-        at, offset = change - 1, _offset(zone, change)  # from the change on, and with the clock as it is then
+        at, wall = change, wall_at(zone, change) - 1  # from there on, with the clock as it is then
 
 
 def at_wall(wall: int) -> datetime:
