@@ -9,15 +9,16 @@ from redrive.broker import BlockingBroker, Broker
 from redrive.broker.port import Database, ability, find_ability
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.clock import Clock, system_clock
-from redrive.engines.registry import engine_at, ledger_in, route_ledger_in
+from redrive.engines.registry import engine_at, ledger_in, pipeline_ledger_in, route_ledger_in
 from redrive.retry import Policy, Retry
 from redrive.telemetry import Event
 
 if TYPE_CHECKING:  # a program that only sends and receives does not load recovery
+    from redrive.pipeline import OpenPipeline, Pipeline, PipelinePlan, Pipelines
     from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
     from redrive.routes import Routes
 
-__all__ = ["connect", "connect_blocking", "open_recovery", "open_routes"]
+__all__ = ["connect", "connect_blocking", "open_pipeline", "open_pipelines", "open_recovery", "open_routes"]
 
 
 def connect(
@@ -126,3 +127,27 @@ def open_routes(broker: Broker) -> "Routes":
     from redrive.routes import Routes
 
     return Routes(broker, route_ledger_in(ability(broker.engine, Database), is_shared=True))
+
+
+def open_pipeline(broker: Broker, pipeline: "Pipeline | PipelinePlan") -> "OpenPipeline":
+    """Return a pipeline of a broker, to be entered with ``async with``: then it takes submissions.
+
+    Args:
+        broker: where its queues and tasks are; it must be open by then.
+        pipeline: the pipeline.
+    """
+    from redrive.pipeline import OpenPipeline, Pipeline
+
+    plan = pipeline.plan if isinstance(pipeline, Pipeline) else pipeline
+    return OpenPipeline(broker, pipeline_ledger_in(ability(broker.engine, Database), is_shared=True), plan)
+
+
+def open_pipelines(broker: Broker) -> "Pipelines":
+    """Return all pipelines of a broker, for people who look after them, to be entered with ``async with``.
+
+    Args:
+        broker: where their queues and tasks are; it must be open by then.
+    """
+    from redrive.pipeline import Pipelines
+
+    return Pipelines(broker, pipeline_ledger_in(ability(broker.engine, Database), is_shared=True))

@@ -9,7 +9,8 @@ from redrive.broker.port import Database, Engine
 from redrive.clock import Clock
 from redrive.errors import MissingExtra
 
-if TYPE_CHECKING:  # a program that only sends and receives does not load recovery or routes
+if TYPE_CHECKING:  # a program that only sends and receives does not load the other layers
+    from redrive.pipeline.ledger import PipelineLedger
     from redrive.recovery import Ledger
     from redrive.routes.ledger import RouteLedger
 
@@ -56,6 +57,18 @@ def route_ledger_in(database: Database, *, is_shared: bool) -> "RouteLedger":
     from redrive.engines.sql.routes.ledger import SqlRouteLedger
 
     return SqlRouteLedger(database, is_shared=is_shared)
+
+
+def pipeline_ledger_in(database: Database, *, is_shared: bool) -> "PipelineLedger":
+    """Return the ledger of pipelines in a database.
+
+    Args:
+        database: where it is.
+        is_shared: whether others open and close the database.
+    """
+    from redrive.engines.sql.pipeline.ledger import SqlPipelineLedger
+
+    return SqlPipelineLedger(database, is_shared=is_shared)
 
 
 def _sqlite(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engine:

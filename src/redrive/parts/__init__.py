@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: MIT
 """What routes and pipelines are declared with: parts, their settings, and the names of their kinds."""
 
+from redrive.parts.function_name import FunctionSetting, load_function
 from redrive.parts.kinds import PartKinds
 from redrive.parts.part import DeclaredPart, Table
 from redrive.parts.part_settings import ChoiceSetting, ListSetting, TableSetting, TextSetting, setting
-from redrive.parts.secret import from_environment, hidden_secret
+from redrive.parts.secret import SecretSetting, from_environment, hidden_secret, secret_value
 from redrive.parts.server_url import ServerUrlSetting, shown_url, without_secrets
 
 __all__ = [
     "ChoiceSetting",
     "DeclaredPart",
+    "FunctionSetting",
     "ListSetting",
     "PartKinds",
+    "SecretSetting",
     "ServerUrlSetting",
     "Table",
     "TableSetting",
     "TextSetting",
     "from_environment",
     "hidden_secret",
+    "load_function",
+    "secret_value",
     "setting",
     "shown_url",
     "without_secrets",

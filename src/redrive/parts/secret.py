@@ -7,12 +7,24 @@ A setting is written ``env:NAME``, and the variable is read when the part that h
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from redrive.errors import InvalidSetting
 
 _PREFIX: Final = "env:"
 _VARIABLE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSetting:
+    """A secret, which is always in the environment: it must be ``env:NAME``."""
+
+    def checked(self, name: str, value: object) -> str:
+        """Return it. The error does not show what was given."""
+        if not isinstance(value, str) or not is_in_environment(value):
+            raise InvalidSetting(name, "***", "must be 'env:' and the name of an environment variable that has it")
+        return value
 
 
 def is_in_environment(value: str) -> bool:
@@ -38,11 +50,24 @@ def from_environment(name: str, value: str) -> str:
     """
     if not value.startswith(_PREFIX):
         return value
+    found = secret_value(name, value) or ""
+    if not (found.isascii() and found.isprintable()):
+        variable = value.removeprefix(_PREFIX)
+        raise InvalidSetting(name, value, f"needs printable ASCII in the environment variable {variable!r}")
+    return found
+
+
+def secret_value(name: str, value: str | None) -> str | None:
+    """Return the secret of a ``SecretSetting``, which may have several lines; None: there is none.
+
+    Raises:
+        InvalidSetting: there is no such variable.
+    """
+    if value is None:
+        return None
     variable, found = variable_value(value)
     if not found:
         raise InvalidSetting(name, value, f"needs the environment variable {variable!r}: set it where this runs")
-    if not (found.isascii() and found.isprintable()):
-        raise InvalidSetting(name, value, f"needs printable ASCII in the environment variable {variable!r}")
     return found
 
 

@@ -1,2 +1,99 @@
 # SPDX-License-Identifier: MIT
-"""Layer 4: staged pipelines, which **re-run** only what failed."""
+"""Layer 4: staged pipelines, which **re-run** only what failed.
+
+A pipeline receives, processes, batches and sends::
+
+    pipe = Pipeline("reports")
+
+
+    @pipe.process
+    def route(report):
+        yield Output("lab", report.items)
+
+
+    pipe.destination("lab", FileTransport("outbox"), timing=PerDay(24, zone="Europe/Berlin"), merge=merge)
+"""
+
+from redrive.pipeline.cadence import Backstop, Cron, Every, Limits, PerDay, Timing
+from redrive.pipeline.events import DestinationStopped, PipelineEvent, SlotServed, TaskEnded, TaskFailed, TasksExpired
+from redrive.pipeline.intake import Receipt
+from redrive.pipeline.items import Body, Item, Output, Report, Submission
+from redrive.pipeline.open_pipeline import OpenPipeline
+from redrive.pipeline.pipeline import Pipeline
+from redrive.pipeline.pipelines import Pipelines, TaskDetail, Trace
+from redrive.pipeline.plan import PipelineDestination, PipelinePlan
+from redrive.pipeline.plan_file import parse_pipeline, read_pipeline
+from redrive.pipeline.records import (
+    ActionInfo,
+    DestinationInfo,
+    LineageEdge,
+    ShipmentInfo,
+    SlotInfo,
+    TaskInfo,
+    TaskToken,
+)
+from redrive.pipeline.runner import PipelineRunner
+from redrive.pipeline.shipment import (
+    DestinationAway,
+    OutcomeUnknown,
+    Shipment,
+    ShipmentDelayed,
+    ShipmentRefused,
+    ShipmentSent,
+)
+from redrive.pipeline.states import ShipmentState, SlotState, TaskState
+from redrive.pipeline.transport import BrokerTransport, OpenTransport, Transport, TransportEnvironment
+from redrive.pipeline.transport_kinds import add_transport, transport_kinds
+
+__all__ = [
+    "ActionInfo",
+    "Backstop",
+    "Body",
+    "BrokerTransport",
+    "Cron",
+    "DestinationAway",
+    "DestinationInfo",
+    "DestinationStopped",
+    "Every",
+    "Item",
+    "Limits",
+    "LineageEdge",
+    "OpenPipeline",
+    "OpenTransport",
+    "OutcomeUnknown",
+    "Output",
+    "PerDay",
+    "Pipeline",
+    "PipelineDestination",
+    "PipelineEvent",
+    "PipelinePlan",
+    "PipelineRunner",
+    "Pipelines",
+    "Receipt",
+    "Report",
+    "Shipment",
+    "ShipmentDelayed",
+    "ShipmentInfo",
+    "ShipmentRefused",
+    "ShipmentSent",
+    "ShipmentState",
+    "SlotInfo",
+    "SlotServed",
+    "SlotState",
+    "Submission",
+    "TaskDetail",
+    "TaskEnded",
+    "TaskFailed",
+    "TaskInfo",
+    "TaskState",
+    "TaskToken",
+    "TasksExpired",
+    "Timing",
+    "Trace",
+    "Transport",
+    "TransportEnvironment",
+    "add_transport",
+    "parse_pipeline",
+    "read_pipeline",
+    "transport_kinds",
+]

@@ -100,9 +100,9 @@ class PipelineDestination:
             return "effectively_once" if can_be_once else "at_least_once"
         _check_word("guarantee", self.guarantee, _GUARANTEES)
         if self.guarantee == "effectively_once" and not can_be_once:
+            kind = f"transport {self.transport.kind!r}"
             allowed = (
-                f"must be at_least_once or at_most_once: transport {self.transport.kind!r} can neither drop a repetition"
-                " nor be asked what it has"
+                f"must be at_least_once or at_most_once: {kind} can neither drop a repetition nor be asked what it has"
             )
             raise InvalidSetting("guarantee", self.guarantee, allowed)
         return self.guarantee
@@ -226,7 +226,7 @@ class PipelinePlan:
     @property
     def process_queue(self) -> str:
         """The queue of its process stage."""
-        return f"{QUEUES}{self.name}/process"
+        return process_queue(self.name)
 
     @property
     def batch_queue(self) -> str:
@@ -235,7 +235,7 @@ class PipelinePlan:
 
     def send_queue(self, destination: str) -> str:
         """Return the queue of what is to be sent to a destination."""
-        return f"{QUEUES}{self.name}/send/{destination}"
+        return send_queue(self.name, destination)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -270,6 +270,16 @@ class PipelinePlan:
             else:
                 lines.append(f'    process --> batch{number_}(["batch: {each.timing}"]) --> {send}')
         return "\n".join(lines).replace("receive ", "receive ", 1)
+
+
+def process_queue(pipeline: str) -> str:
+    """Return the queue of the process stage of a pipeline."""
+    return f"{QUEUES}{pipeline}/process"
+
+
+def send_queue(pipeline: str, destination: str) -> str:
+    """Return the queue of what is to be sent to a destination of a pipeline."""
+    return f"{QUEUES}{pipeline}/send/{destination}"
 
 
 def check_name(setting: str, name: object) -> str:

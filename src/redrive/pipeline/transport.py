@@ -6,7 +6,7 @@ from typing import Protocol
 
 from redrive.broker import Broker, Send
 from redrive.clock import Clock
-from redrive.parts.part import DeclaredPart
+from redrive.parts import DeclaredPart
 from redrive.pipeline.shipment import ProbeOutcome, Shipment, ShipmentOutcome
 
 

@@ -37,7 +37,7 @@ def reads(script: Callable[P, Script[T]]) -> "Verb[P, T]":
 
 
 def joins(script: Callable[P, Script[Any]]) -> "Callable[Concatenate[SqlStore, P], Callable[[Any], object]]":
-    """Return a verb that does not run a script, but returns it as a part of a transaction with effects (``inside=``)."""
+    """Return a verb that returns a script as a part of a transaction with effects (``inside=``)."""
 
     def verb(store: "SqlStore", /, *args: P.args, **kwargs: P.kwargs) -> Callable[[Any], object]:
         return store.database.scripted(lambda: script(*args, **kwargs))

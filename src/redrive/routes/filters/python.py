@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 from redrive.broker import Message
 from redrive.errors import InvalidPayload, MessageError
+from redrive.parts import FunctionSetting, load_function
 from redrive.printable import one_line
 from redrive.routes.event_values import numbered
-from redrive.routes.filters.function_name import FunctionSetting, load
 from redrive.routes.outcomes import DestinationDown, Rejected, SendFailure, Throttled, TryLater
 from redrive.routes.parts import EventFilter, LegFacts, OpenFilter, OutsideFilter, setting
 
@@ -48,11 +48,11 @@ class PythonFilter(EventFilter):
         Raises:
             InvalidSetting: it cannot, or is async.
         """
-        load("function", self.function, is_async=False)
+        load_function("function", self.function, is_async=False)
 
     def apply(self, message: Message, leg: LegFacts) -> Sequence[Message]:
         """Return the events that the function makes of this one."""
-        result = load("function", self.function, is_async=False)(message)
+        result = load_function("function", self.function, is_async=False)(message)
         return events_of(self.function, message, result)
 
 
@@ -76,7 +76,7 @@ class PythonCallFilter(OutsideFilter):
         Raises:
             InvalidSetting: it cannot.
         """
-        load("function", self.function)
+        load_function("function", self.function)
 
     def open(self, environment: "PartEnvironment") -> OpenFilter:
         """Return the filter at work."""
@@ -89,7 +89,7 @@ class _OpenCall:
 
     def __init__(self, function: str) -> None:
         self._name = function
-        self._function = load("function", function)
+        self._function = load_function("function", function)
         self._is_async = inspect.iscoroutinefunction(self._function)
 
     async def apply(self, message: Message, leg: LegFacts) -> Sequence[Message] | SendFailure:

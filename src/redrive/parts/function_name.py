@@ -18,18 +18,18 @@ _FIX: Final = "write it with def at the top level of a module that other process
 
 @dataclass(frozen=True, slots=True)
 class FunctionSetting:
-    """A function, kept as its name: a route is stored, and other processes run it."""
+    """A function, kept as its name: a declaration is stored, and other processes run it."""
 
     def checked(self, name: str, value: object) -> str:
         """Return the name of the function."""
         if callable(value):
-            return name_of(name, value)
+            return function_name(name, value)
         if not isinstance(value, str) or not _NAME.fullmatch(value):
             raise InvalidSetting(name, value, _FORM)
         return value
 
 
-def name_of(setting: str, function: Callable[..., object]) -> str:
+def function_name(setting: str, function: Callable[..., object]) -> str:
     """Return the name that a function can be imported by.
 
     Raises:
@@ -50,7 +50,7 @@ def name_of(setting: str, function: Callable[..., object]) -> str:
 
 
 @cache
-def load(setting: str, name: str, *, is_async: bool | None = None) -> Callable[..., Any]:
+def load_function(setting: str, name: str, *, is_async: bool | None = None) -> Callable[..., Any]:
     """Import a function; once for each process.
 
     Args:

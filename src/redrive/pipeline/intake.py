@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""The receive stage: a submission is answered when it is stored."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+from redrive.broker import Message, Send
+from redrive.errors import (
+    InvalidMessage,
+    MessageError,
+    MessageTooLarge,
+    RedriveError,
+    SubmissionConflict,
+    SubmissionRefused,
+    Unavailable,
+)
+from redrive.http.request import HttpAnswer, HttpRequest
+from redrive.pipeline.functions import called
+from redrive.pipeline.items import Submission, parts_of
+from redrive.pipeline.ledger import SubmissionSeen
+from redrive.pipeline.new_tasks import submitted
+from redrive.pipeline.records import NewAction, TaskToken
+from redrive.pipeline.stage import PipelineEnvironment
+from redrive.printable import one_line
+
+_KEY_HEADER = "idempotency-key"
+_LONGEST_KEY = 255
+_RETRY_AFTER = "5"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a sender gets for a submission.
+
+    Attributes:
+        task: the id of its task: ``redrive pipeline trace`` shows what has become of it.
+        items: how many items it has; 0 if it was accepted before.
+        is_new: whether it was accepted now, not before.
+    """
+
+    task: str
+    items: int
+    is_new: bool
+
+
+class PipelineIntake:
+    """Takes submissions of one pipeline.
+
+    Args:
+        environment: what it works with.
+    """
+
+    def __init__(self, environment: PipelineEnvironment) -> None:
+        self._environment = environment
+
+    async def submit(self, submission: Submission) -> Receipt:
+        """Store a submission; when this returns, it is on disk.
+
+        Raises:
+            SubmissionConflict: its key was used for another body.
+            SubmissionRefused: the pipeline's own function refuses it.
+            MessageTooLarge: its body is too large.
+            InvalidMessage: it has no key, or one that cannot be used.
+        """
+        environment, plan = self._environment, self._environment.plan
+        self._check(submission)
+        digest = hashlib.sha256(submission.body).hexdigest()
+        if submission.key is not None and (seen := await environment.ledger.submission(plan.name, submission.key)):
+            if seen.digest != digest:
+                raise SubmissionConflict(plan.name, submission.key)
+            return Receipt(seen.task, 0, is_new=False)
+        bodies = [submission.body] if plan.receive is None else await called(plan.receive, submission, parts_of)
+        if not bodies:
+            raise SubmissionRefused("there is nothing in it")
+        task = submitted(plan, environment.version, environment.new_id(), bodies)
+        detail: dict[str, object] = {"items": len(bodies), "bytes": len(submission.body)}
+        action = NewAction(name="receive", reason="" if submission.key is None else submission.key, detail=detail)
+        inside = environment.ledger.accept(task, submission.key, digest, action)
+        try:
+            wake_up = Send(plan.process_queue, Message.of(TaskToken(task.id).to_json()))
+            await environment.broker.apply(wake_up, inside=inside)
+        except SubmissionSeen as seen_now:  # another process has stored it meanwhile
+            return Receipt(seen_now.task, 0, is_new=False)
+        return Receipt(task.id, len(bodies), is_new=True)
+
+    def _check(self, submission: Submission) -> None:
+        plan = self._environment.plan
+        if len(submission.body) > plan.max_bytes:
+            raise MessageTooLarge(f"pipeline {plan.name}", len(submission.body), plan.max_bytes)
+        if submission.key is None:
+            if plan.needs_key:
+                raise InvalidMessage("key", None, "must be given: it makes it safe to submit the same again")
+            return
+        if not isinstance(submission.key, str) or not 0 < len(submission.key) <= _LONGEST_KEY:
+            raise InvalidMessage("key", submission.key, f"must be a text of 1 to {_LONGEST_KEY} characters")
+
+    async def answer(self, request: HttpRequest) -> HttpAnswer:
+        """Answer a request that is a submission: 201 when it is stored, and 200 if it was stored before."""
+        headers = request.headers
+        submission = Submission(
+            body=request.body,
+            key=headers.get(_KEY_HEADER),
+            content_type=headers.get("content-type"),
+            headers=dict(headers),
+        )
+        try:
+            receipt = await self.submit(submission)
+        except (MessageError, Unavailable) as error:
+            return refusal(error)
+        body = {"task": receipt.task, "items": receipt.items, "repeated": not receipt.is_new}
+        return HttpAnswer(201, body) if receipt.is_new else HttpAnswer(200, body)
+
+
+def refusal(error: RedriveError) -> HttpAnswer:
+    """Return the answer for a submission that was not taken."""
+    body = {"error": error.code, "detail": one_line(error)}
+    if isinstance(error, Unavailable):
+        asked = getattr(error, "retry_after", None)
+        after = str(math.ceil(asked)) if isinstance(asked, int | float) and asked > 0 else _RETRY_AFTER
+        return HttpAnswer(503, body, (("retry-after", after),))
+    status = 413 if isinstance(error, MessageTooLarge) else 409 if isinstance(error, SubmissionConflict) else 400
+    return HttpAnswer(error.status if isinstance(error, SubmissionRefused) else status, body)

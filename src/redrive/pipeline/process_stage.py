@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""The process stage: the outputs of a report, its history and what follows are stored together, or not at all."""
+
+from collections.abc import Sequence
+
+from redrive.errors import DestinationNotFound, TaskConflict, Unavailable, UsageError
+from redrive.pipeline.events import TaskEnded, TaskFailed
+from redrive.pipeline.functions import called
+from redrive.pipeline.items import Item, Report, bodies_of
+from redrive.pipeline.new_tasks import Source, grouped, items_of, missing_items
+from redrive.pipeline.records import NewAction, NewTask, TaskToken
+from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, StageError, message_of, said
+from redrive.worker import Context, Decision, MoveToError, RedeliverLater
+
+
+class ProcessStage:
+    """Handles the messages of the process queue.
+
+    Args:
+        environment: what it works with.
+    """
+
+    def __init__(self, environment: PipelineEnvironment) -> None:
+        self._environment = environment
+
+    async def handle(self, body: bytes, context: Context) -> None:
+        """Process one report."""
+        environment, token = self._environment, TaskToken.from_json(message_of(body))
+        if context.delivery_count > MOST_DEATHS:
+            reason = f"{context.delivery_count - 1} processes have died at it"
+            raise self._failed(token, context, reason, "CrashLoop")
+        found = await environment.ledger.process_input(token)
+        if found is None:
+            return  # out of date: it was done, cancelled or begun anew meanwhile
+        _, items = found
+        try:
+            children = await self._children(token, [Source(token.task, item) for item in items], context)
+        except Unavailable:
+            raise
+        except Exception as error:
+            raise self._failure(token, context, error) from error
+        made: dict[str, object] = {child.destination: len(child.items) for child in children}
+        action = NewAction(name="process", attempt=context.delayed_retries + 1, detail={"outputs": made})
+        for child in children:
+            if child.stage == "send":
+                context.send(environment.plan.send_queue(child.destination), TaskToken(child.id).to_json())
+        try:
+            await context.complete(inside=environment.ledger.finish_process(token, children, action))
+        except TaskConflict:
+            return  # a person has cancelled it meanwhile: what was made of it is dropped with its message
+        environment.report(TaskEnded(environment.plan.name, token.task, "process", "", "process"))
+        if any(child.stage == "batch" for child in children):
+            environment.nudge()
+
+    async def _children(self, token: TaskToken, sources: Sequence[Source], context: Context) -> list[NewTask]:
+        plan = self._environment.plan
+        report = Report(token.task, items_of(sources), context.delayed_retries + 1)
+        outputs = await called(plan.process, report, _listed)
+        return [await self._child(name, items, sources) for name, items in grouped(outputs, plan, sources).items()]
+
+    async def _child(self, name: str, items: Sequence[Item], sources: Sequence[Source]) -> NewTask:
+        environment = self._environment
+        destination, id_ = environment.plan.destination(name), environment.new_id()
+        if destination.timing is not None:
+            return environment.maker().for_slot(id_, destination, items, sources)
+        bodies = None if destination.merge is None else await called(destination.merge, list(items), bodies_of)
+        if missing := missing_items(bodies, items):
+            raise UsageError(f"merge for {name} has left out item {next(iter(missing.values())).id}")
+        return environment.maker().for_sending(id_, destination, items, sources, bodies)
+
+    def _failure(self, token: TaskToken, context: Context, error: Exception) -> StageError:
+        """Return what follows from an exception of the process function."""
+        environment, plan = self._environment, self._environment.plan
+        attempt = context.delayed_retries + 1
+        is_final = isinstance(error, (*plan.final, UsageError, DestinationNotFound))
+        if is_final or attempt >= plan.tries:
+            return self._failed(token, context, said(error), "Rejected" if is_final else "MaxTries")
+        delay = plan.retry[min(attempt, len(plan.retry)) - 1] if plan.retry else 0.0
+        action = NewAction(name="process_warning", attempt=attempt, reason=said(error))
+        environment.report(TaskFailed(plan.name, token.task, "process", "", action.name, action.reason, delay))
+        return StageError(said(error), RedeliverLater(delay, inside=environment.ledger.warn(token, action)))
+
+    def _failed(self, token: TaskToken, context: Context, reason: str, word: str) -> StageError:
+        environment = self._environment
+        action = NewAction(name="process_error", attempt=context.delayed_retries + 1, reason=reason)
+        environment.report(TaskFailed(environment.plan.name, token.task, "process", "", action.name, reason, None))
+        return StageError(reason, buried(environment, token, reason, word, action))
+
+
+def buried(environment: PipelineEnvironment, token: TaskToken, reason: str, word: str, action: NewAction) -> Decision:
+    """Return the decision that a task has failed: its message becomes a dead letter in the same transaction."""
+    return MoveToError(word, reason, inside=environment.ledger.fail(token, reason, action))
+
+
+def _listed(outputs: object) -> list[object]:
+    if outputs is None:
+        return []
+    if isinstance(outputs, str | bytes) or not hasattr(outputs, "__iter__"):
+        raise UsageError(f"a process function must return or yield outputs, not {type(outputs).__name__}")
+    return list(outputs)
