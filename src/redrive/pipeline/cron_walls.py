@@ -62,9 +62,11 @@ def longest_gap(expression: str) -> float:
     """Return the most seconds between two wall times of an expression: over four years, or the next two, if longer."""
     rule = _read(expression)
     times = [hour * 3_600 + minute * 60 for hour in sorted(rule.hours) for minute in sorted(rule.minutes)]
-    days = [first := next_cron_wall(_days_of(expression), _SAMPLED_FROM - 1)]
-    while first < _SAMPLED_UNTIL or len(days) < 2:
-        days.append(first := next_cron_wall(_days_of(expression), first))
+    days: list[int] = []
+    for midnight in _cron(" ".join(["0", "0", *expression.split()[2:]]), _SAMPLED_FROM - 1):
+        days.append(int(midnight.timestamp()))
+        if days[-1] >= _SAMPLED_UNTIL and len(days) > 1:
+            break
     overnight = max(later - earlier for earlier, later in pairwise(days)) - (times[-1] - times[0])
     return float(max(overnight, *(later - earlier for earlier, later in pairwise([times[0], *times]))))
 
@@ -72,11 +74,6 @@ def longest_gap(expression: str) -> float:
 def in_words(expression: str) -> str:
     """Return what an expression says, in English."""
     return _read(expression).explain()
-
-
-def _days_of(expression: str) -> str:
-    """Return an expression for the midnights of the days of another."""
-    return " ".join(["0", "0", *expression.split()[2:]])
 
 
 def _cron(expression: str, wall: int) -> "CronSim":
