@@ -16,22 +16,15 @@ A pipeline receives, processes, batches and sends::
 
 from redrive.pipeline.cadence import Backstop, Cron, Every, Limits, PerDay, Timing
 from redrive.pipeline.events import DestinationStopped, PipelineEvent, SlotServed, TaskEnded, TaskFailed, TasksExpired
-from redrive.pipeline.intake import Receipt
+from redrive.pipeline.infos import ActionInfo, DestinationInfo, LineageEdge, SlotInfo
+from redrive.pipeline.intake import SubmissionReceipt
 from redrive.pipeline.items import Body, Item, Output, Report, Submission
 from redrive.pipeline.open_pipeline import OpenPipeline
 from redrive.pipeline.pipeline import Pipeline
 from redrive.pipeline.pipelines import Pipelines, TaskDetail, Trace
 from redrive.pipeline.plan import PipelineDestination, PipelinePlan
 from redrive.pipeline.plan_file import parse_pipeline, read_pipeline
-from redrive.pipeline.records import (
-    ActionInfo,
-    DestinationInfo,
-    LineageEdge,
-    ShipmentInfo,
-    SlotInfo,
-    TaskInfo,
-    TaskToken,
-)
+from redrive.pipeline.records import ShipmentInfo, TaskInfo, TaskToken
 from redrive.pipeline.runner import PipelineRunner
 from redrive.pipeline.shipment import (
     DestinationAway,
@@ -69,7 +62,6 @@ __all__ = [
     "PipelinePlan",
     "PipelineRunner",
     "Pipelines",
-    "Receipt",
     "Report",
     "Shipment",
     "ShipmentDelayed",
@@ -81,6 +73,7 @@ __all__ = [
     "SlotServed",
     "SlotState",
     "Submission",
+    "SubmissionReceipt",
     "TaskDetail",
     "TaskEnded",
     "TaskFailed",

@@ -4,9 +4,10 @@
 from redrive.broker import Message, Send
 from redrive.pipeline.cadence import catch_up
 from redrive.pipeline.events import TasksExpired
+from redrive.pipeline.infos import DestinationInfo
 from redrive.pipeline.ledger import SlotTaken
 from redrive.pipeline.plan import PipelineDestination
-from redrive.pipeline.records import DestinationInfo, SlotKey
+from redrive.pipeline.records import SlotKey
 from redrive.pipeline.stage import PipelineEnvironment
 
 _AT_ONCE = 1_000

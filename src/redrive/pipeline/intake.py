@@ -30,7 +30,7 @@ _RETRY_AFTER = "5"
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class SubmissionReceipt:
     """What a sender gets for a submission.
 
     Attributes:
@@ -54,7 +54,7 @@ class PipelineIntake:
     def __init__(self, environment: PipelineEnvironment) -> None:
         self._environment = environment
 
-    async def submit(self, submission: Submission) -> Receipt:
+    async def submit(self, submission: Submission) -> SubmissionReceipt:
         """Store a submission; when this returns, it is on disk.
 
         Raises:
@@ -69,7 +69,7 @@ class PipelineIntake:
         if submission.key is not None and (seen := await environment.ledger.submission(plan.name, submission.key)):
             if seen.digest != digest:
                 raise SubmissionConflict(plan.name, submission.key)
-            return Receipt(seen.task, 0, is_new=False)
+            return SubmissionReceipt(seen.task, 0, is_new=False)
         bodies = [submission.body] if plan.receive is None else await called(plan.receive, submission, parts_of)
         if not bodies:
             raise SubmissionRefused("there is nothing in it")
@@ -81,8 +81,8 @@ class PipelineIntake:
             wake_up = Send(plan.process_queue, Message.of(TaskToken(task.id).to_json()))
             await environment.broker.apply(wake_up, inside=inside)
         except SubmissionSeen as seen_now:  # another process has stored it meanwhile
-            return Receipt(seen_now.task, 0, is_new=False)
-        return Receipt(task.id, len(bodies), is_new=True)
+            return SubmissionReceipt(seen_now.task, 0, is_new=False)
+        return SubmissionReceipt(task.id, len(bodies), is_new=True)
 
     def _check(self, submission: Submission) -> None:
         plan = self._environment.plan

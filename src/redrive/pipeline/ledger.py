@@ -8,17 +8,14 @@ as the completion of a message, and are given to it as ``inside=``.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from redrive.pipeline.infos import ActionInfo, DestinationInfo, LineageEdge, SlotInfo
 from redrive.pipeline.records import (
-    ActionInfo,
-    DestinationInfo,
-    LineageEdge,
     NewAction,
     NewTask,
     SendResult,
     SendWork,
     ShipmentInfo,
     ShipmentResult,
-    SlotInfo,
     SlotKey,
     TaskInfo,
     TaskItem,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from redrive.broker import Broker
-from redrive.pipeline.intake import PipelineIntake, Receipt
+from redrive.pipeline.intake import PipelineIntake, SubmissionReceipt
 from redrive.pipeline.items import Submission
 from redrive.pipeline.ledger import PipelineLedger
 from redrive.pipeline.pipelines import Pipelines
@@ -56,7 +56,7 @@ class OpenPipeline(Pipelines):
         key: str | None = None,
         content_type: str | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Receipt:
+    ) -> SubmissionReceipt:
         """Submit something; when this returns, it is on disk.
 
         Args:

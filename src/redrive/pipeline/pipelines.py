@@ -10,19 +10,11 @@ from typing import Literal, Self, TypeAlias
 
 from redrive.broker import Broker, Message, Send
 from redrive.errors import InvalidSetting, PipelineNotFound, TaskConflict
+from redrive.pipeline.infos import ActionInfo, DestinationInfo, LineageEdge, SlotInfo
 from redrive.pipeline.ledger import PipelineLedger
 from redrive.pipeline.plan import process_queue, send_queue
-from redrive.pipeline.records import (
-    ActionInfo,
-    DestinationInfo,
-    LineageEdge,
-    NewAction,
-    ShipmentInfo,
-    SlotInfo,
-    TaskInfo,
-    TaskToken,
-)
-from redrive.pipeline.states import ShipmentState, TaskState
+from redrive.pipeline.records import NewAction, ShipmentInfo, TaskInfo, TaskToken
+from redrive.pipeline.states import TASKS, ShipmentState, TaskEvent, TaskState
 
 Which: TypeAlias = Literal["failed", "unknown", "all"]
 _OVERDUE_S = 900.0
@@ -188,9 +180,7 @@ class Pipelines:
         if not again:
             chosen = [each for each in chosen if each.state is not ShipmentState.SENT]
         if not chosen:
-            arrived = sum(each.state is ShipmentState.SENT for each in shipments)
-            problem = f"there is nothing to send: {arrived} of {len(shipments)} shipments have arrived"
-            raise TaskConflict(info.id, f"{problem}; to send these once more, say which='all', again=True (--again)")
+            raise TaskConflict(info.id, _nothing_to_send(shipments))
         return [each.index for each in chosen]
 
     async def _rerun(
@@ -220,6 +210,7 @@ class Pipelines:
             reason: how it is known.
         """
         info = await self.ledger.task(task)
+        await self._check_unsettled(info, items)
         word = "sent" if arrived else "not-sent"
         action = NewAction(name="resolve", actor=actor, reason=reason, detail={"items": list(items), "as": word})
         if arrived:
@@ -227,6 +218,15 @@ class Pipelines:
         else:
             await self._rerun(info, TaskToken(task, info.epoch + 1, 0, tuple(items)), items, action)
         return await self.ledger.task(task)
+
+    async def _check_unsettled(self, info: TaskInfo, items: Sequence[int]) -> None:
+        """See that a task has these shipments, and that it is not known of any that it has arrived."""
+        states = {each.index: each.state for each in await self.ledger.shipments(info.id)}
+        for index in items:
+            if index not in states:
+                raise TaskConflict(info.id, f"it has no shipment {index}; it has {len(states)}")
+            if states[index] is ShipmentState.SENT:
+                raise TaskConflict(info.id, f"shipment {index} has arrived; to send it once more, resend it (--again)")
 
     async def hold(self, pipeline: str, destination: str, *, actor: str = "", reason: str = "") -> None:
         """Let nothing be batched for a destination and sent to it, until it is released."""
@@ -247,6 +247,7 @@ class Pipelines:
         info = await self.ledger.task(task)
         if info.stage != "batch":
             raise TaskConflict(task, f"it is a {info.stage} task, and never waits for a slot; resend it")
+        _check_allows(info, TaskEvent.REVIVE, "only what has expired, failed or was cancelled can be revived")
         now = await self.ledger.now()
         span = None if info.not_after is None else (info.not_after - info.due_at).total_seconds()
         action = NewAction(name="revive", actor=actor, reason=reason)
@@ -260,6 +261,7 @@ class Pipelines:
             TaskConflict: it has ended.
         """
         info = await self.ledger.task(task)
+        _check_allows(info, TaskEvent.CANCEL, "there is nothing left to cancel")
         await self.ledger.cancel(info.token, NewAction(name="cancel", actor=actor, reason=reason))
         return await self.ledger.task(task)
 
@@ -269,3 +271,19 @@ class Pipelines:
         while removed < limit and (count := await self.ledger.prune(ended_before, min(500, limit - removed))):
             removed += count
         return removed
+
+
+def _check_allows(info: TaskInfo, event: TaskEvent, otherwise: str) -> None:
+    """Refuse what the state of a task does not allow, and say which state that is."""
+    if (info.state, event) not in TASKS:
+        raise TaskConflict(info.id, f"it is {info.state.word}: {otherwise}")
+
+
+def _nothing_to_send(shipments: Sequence[ShipmentInfo]) -> str:
+    """Return why nothing of a task is sent, and what to say instead."""
+    count = {state: sum(each.state is state for each in shipments) for state in ShipmentState}
+    if doubtful := count[ShipmentState.UNKNOWN] + count[ShipmentState.INTENT]:
+        problem = f"nothing has failed, and {doubtful} of {len(shipments)} shipments have an unknown outcome"
+        return f"{problem}; to send these, say which='unknown' (--items unknown)"
+    problem = f"there is nothing to send: {count[ShipmentState.SENT]} of {len(shipments)} shipments have arrived"
+    return f"{problem}; to send these once more, say which='all', again=True (--items all --again)"

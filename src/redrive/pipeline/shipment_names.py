@@ -155,5 +155,5 @@ def _fits(place: str, spec: str) -> bool:
 def _check_places(setting: str, template: str) -> None:
     places = {place for _, place, _ in _pieces(setting, template)}
     if places.isdisjoint(_UNIQUE):
-        allowed = f"must have one of {', '.join(f'{{{each}}}' for each in _UNIQUE)}, so that shipments have names of their own"
-        raise InvalidSetting(setting, template, allowed)
+        needed = ", ".join(f"{{{each}}}" for each in _UNIQUE)
+        raise InvalidSetting(setting, template, f"must have one of {needed}: each shipment needs a name of its own")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a destination is reached: a transport is a value, and is opened when a pipeline runs. Pure: no I/O, no clock."""
+"""How a destination is reached: a transport is a value, and is opened when a pipeline runs."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -9,7 +9,8 @@ from redrive.clock import utc
 from redrive.engines.sql.pipeline.tasks import TASK_COLUMNS, task_of
 from redrive.engines.sql.script import Row, Script, Sql, now
 from redrive.engines.sql.transition_sql import among
-from redrive.pipeline.records import ActionInfo, LineageEdge, TaskInfo
+from redrive.pipeline.infos import ActionInfo, LineageEdge
+from redrive.pipeline.records import TaskInfo
 from redrive.pipeline.states import TROUBLED, TaskState
 
 _TASKS: Final = f"SELECT {', '.join(TASK_COLUMNS)} FROM @.pipeline_tasks"

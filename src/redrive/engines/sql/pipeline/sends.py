@@ -25,6 +25,8 @@ _COLUMNS: Final = ("task", "position", "delivery_id", "state", "attempt", "item_
 _LIST: Final = ", ".join(f"s.{name}" for name in (*_COLUMNS, "reason", "changed_at"))
 _UNSENT: Final = (ShipmentState.PENDING, ShipmentState.INTENT)
 _IS_UNKNOWN: Final = among("s.state", [ShipmentState.UNKNOWN])
+_IS_REFUSED: Final = among("state", [ShipmentState.REFUSED])
+_AGAIN: Final = transition(SHIPMENTS, ShipmentEvent.AGAIN)
 _BEGIN: Final = transition(SHIPMENTS, ShipmentEvent.BEGIN)
 _EVENTS: Final = {
     ShipmentState.SENT: ShipmentEvent.ARRIVE,
@@ -42,7 +44,11 @@ def begin_send(token: TaskToken, per_second: float | None) -> Script[SendWork | 
         per_second: how many shipments a second the destination takes; None: any number.
     """
     time = yield from now()
-    yield from again_if_failed(token, time)
+    if (yield from again_if_failed(token, time)):  # then what had failed is sent again, and nothing else
+        yield Sql(
+            f"UPDATE @.pipeline_shipments SET {_AGAIN.to}, changed_at = ? WHERE task = ? AND {_IS_REFUSED}",
+            [time, token.task],
+        )
     found = yield from current(token, (TaskState.READY,))
     if found is None:
         return None

@@ -12,8 +12,9 @@ from redrive.engines.sql.pipeline.tasks import TASK_COLUMNS, make, note, note_al
 from redrive.engines.sql.script import Many, Script, Sql, insert, now, plain, scalar
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import DestinationNotFound, TaskConflict
+from redrive.pipeline.infos import DestinationInfo, SlotInfo
 from redrive.pipeline.ledger import SlotTaken
-from redrive.pipeline.records import DestinationInfo, NewAction, NewTask, SlotInfo, SlotKey, TaskInfo, TaskItem
+from redrive.pipeline.records import NewAction, NewTask, SlotKey, TaskInfo, TaskItem
 from redrive.pipeline.states import FIRST_SLOT_STATE, SLOTS, TASKS, SlotEvent, SlotState, TaskEvent, TaskState
 
 _WAITING: Final = among("state", [TaskState.WAITING])

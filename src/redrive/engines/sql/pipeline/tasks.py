@@ -190,13 +190,14 @@ def warn(token: TaskToken, action: NewAction) -> Script[None]:
         yield from note(token.task, rows[0]["pipeline"], rows[0]["destination"], action, time)
 
 
-def again_if_failed(token: TaskToken, time: float) -> Script[None]:
-    """Let a task that had failed be ready: its message was recovered from the dead letters."""
-    yield Sql(
+def again_if_failed(token: TaskToken, time: float) -> Script[bool]:
+    """Let a task that had failed be ready: its message was recovered from the dead letters; return whether it had."""
+    rows = yield Sql(
         f"UPDATE @.pipeline_tasks SET state = {int(TASKS[TaskState.FAILED, TaskEvent.RERUN])}, changed_at = ?"
-        f" WHERE id = ? AND epoch = ? AND retries = ? AND {among('state', [TaskState.FAILED])}",
+        f" WHERE id = ? AND epoch = ? AND retries = ? AND {among('state', [TaskState.FAILED])} RETURNING 1",
         [time, token.task, token.epoch, token.retries],
     )
+    return bool(rows)
 
 
 # --- reading
