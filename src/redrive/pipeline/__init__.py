@@ -14,6 +14,7 @@ A pipeline receives, processes, batches and sends::
     pipe.destination("lab", FileTransport("outbox"), timing=PerDay(24, zone="Europe/Berlin"), merge=merge)
 """
 
+from redrive.pipeline import views
 from redrive.pipeline.cadence import Backstop, Cron, Every, Limits, PerDay, Timing
 from redrive.pipeline.events import DestinationStopped, PipelineEvent, SlotServed, TaskEnded, TaskFailed, TasksExpired
 from redrive.pipeline.infos import ActionInfo, DestinationInfo, LineageEdge, SlotInfo
@@ -35,6 +36,7 @@ from redrive.pipeline.shipment import (
     ShipmentSent,
 )
 from redrive.pipeline.states import ShipmentState, SlotState, TaskState
+from redrive.pipeline.stored_plan import StoredDestination, StoredPlan, shown_plan
 from redrive.pipeline.transport import BrokerTransport, OpenTransport, Transport, TransportEnvironment
 from redrive.pipeline.transport_kinds import add_transport, transport_kinds
 
@@ -72,6 +74,8 @@ __all__ = [
     "SlotInfo",
     "SlotServed",
     "SlotState",
+    "StoredDestination",
+    "StoredPlan",
     "Submission",
     "SubmissionReceipt",
     "TaskDetail",
@@ -88,5 +92,7 @@ __all__ = [
     "add_transport",
     "parse_pipeline",
     "read_pipeline",
+    "shown_plan",
     "transport_kinds",
+    "views",
 ]

@@ -15,6 +15,7 @@ from redrive.pipeline.ledger import PipelineLedger
 from redrive.pipeline.plan import process_queue, send_queue
 from redrive.pipeline.records import NewAction, ShipmentInfo, TaskInfo, TaskToken
 from redrive.pipeline.states import TASKS, ShipmentState, TaskEvent, TaskState
+from redrive.pipeline.stored_plan import StoredPlan, stored_plan
 
 Which: TypeAlias = Literal["failed", "unknown", "all"]
 _OVERDUE_S = 900.0
@@ -77,6 +78,16 @@ class Pipelines:
     async def names(self) -> list[str]:
         """Return the names of all pipelines."""
         return [name for name, _ in await self.ledger.pipelines()]
+
+    async def plan_of(self, pipeline: str) -> StoredPlan:
+        """Return what a pipeline is, as its last version is stored.
+
+        Raises:
+            PipelineNotFound: there is no such pipeline.
+        """
+        for version, definition in await self.ledger.versions(pipeline):
+            return stored_plan(pipeline, version, definition)
+        raise PipelineNotFound(pipeline)
 
     async def destinations(self, pipeline: str) -> list[DestinationInfo]:
         """Return the destinations of a pipeline, with what waits for them.
