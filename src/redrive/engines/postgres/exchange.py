@@ -330,7 +330,7 @@ class Exchange:
 
     def values(self, used: list[int]) -> list[object]:
         """Return the arguments of the database function, from the removals on."""
-        removed, tokens, removed_from = _columns(self._removals, 3)
+        removed, tokens, removed_from = _columns(_in_order(self._removals), 3)
         places = [
             (
                 place.queue.id,
@@ -342,7 +342,7 @@ class Exchange:
             for place in self._places.values()
         ]
         return [
-            _storable(removed),
+            removed,
             _one_for_all(_storable(tokens)),
             _one_for_all(removed_from),
             *self._outgoing.columns(),
@@ -423,6 +423,14 @@ def _columns(rows: Sequence[tuple[Any, ...]], count: int) -> list[list[Any] | No
     if not rows:
         return [None] * count
     return [None if column.count(None) == len(column) else list(column) for column in zip(*rows, strict=True)]
+
+
+def _in_order(removals: list[tuple[int, Hashable, int]]) -> list[tuple[int, Hashable, int]]:
+    """Return messages to be removed in order of their numbers, each of which the database can compare."""
+    ordered = sorted(removals, key=itemgetter(0)) if all(type(one[0]) is int for one in removals) else None
+    if ordered is not None and (not ordered or (ordered[0][0] >= _SMALLEST and ordered[-1][0] <= _LARGEST)):
+        return ordered
+    return sorted(((stored.storable(one[0]), *one[1:]) for one in removals), key=itemgetter(0))
 
 
 def _storable(numbers: list[Any] | None) -> list[Any] | None:

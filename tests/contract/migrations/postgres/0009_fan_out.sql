@@ -2,15 +2,16 @@
 DROP FUNCTION @.exchange;
 DROP FUNCTION @.store;
 
--- Count down how many messages use these bodies, once each time a body is named, and remove those that none uses. In
--- order of their numbers, so that two processes that complete messages of one topic do not wait for each other.
-CREATE FUNCTION @.release_contents(p_contents bigint[]) RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $redrive$
+-- Count down how many messages use these bodies, which are in order, and remove those that none uses any more. The
+-- index gives them in order, so that two processes that complete messages of one topic do not wait for each other.
+CREATE FUNCTION @.release_contents(p_contents bigint[], p_counts bigint[]) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan SET enable_bitmapscan = off AS $redrive$
 DECLARE
     v_unused bigint[];
 BEGIN
     WITH counted AS (
-        UPDATE @.content_uses c SET uses = c.uses - g.count
-        FROM (SELECT n AS id, count(*) AS count FROM unnest(p_contents) n GROUP BY n ORDER BY n) g WHERE c.id = g.id
+        UPDATE @.content_uses c SET uses = c.uses - p_counts[width_bucket(c.id, p_contents)]
+        WHERE c.id = ANY (p_contents)
         RETURNING c.id, c.uses)
     SELECT array_agg(counted.id) INTO v_unused FROM counted WHERE counted.uses = 0;
     IF v_unused IS NOT NULL THEN
@@ -26,27 +27,32 @@ CREATE TRIGGER messages_removed AFTER DELETE ON @.messages
         old.content IS NOT NULL AND current_setting('redrive.releases', true) IS DISTINCT FROM 'together')
     EXECUTE FUNCTION @.release_content();
 
--- Remove locked messages; one whose lock is not good ends the transaction. One queue may stand for all, and one token.
+-- Remove locked messages, which are in order; one whose lock is not good ends the transaction. One queue may stand for
+-- all, and one token.
 CREATE OR REPLACE FUNCTION @.remove(p_now float8, p_sequence bigint[], p_token bigint[], p_queue integer[])
 RETURNS integer LANGUAGE plpgsql SET enable_seqscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $redrive$
 DECLARE
     v_removed integer;
     v_contents bigint[];
+    v_counts bigint[];
 BEGIN
     PERFORM set_config('redrive.releases', 'together', true);
     WITH gone AS (
-        DELETE FROM @.messages m USING unnest(p_sequence, p_token, p_queue) AS d (sequence, token, queue)
-        WHERE m.sequence = d.sequence AND m.token = coalesce(d.token, p_token[1])
-            AND m.queue = coalesce(d.queue, p_queue[1]) AND m.due > p_now
+        DELETE FROM @.messages m
+        WHERE m.sequence = ANY (p_sequence) AND m.due > p_now
+            AND m.token = coalesce(p_token[width_bucket(m.sequence, p_sequence)], p_token[1])
+            AND m.queue = coalesce(p_queue[width_bucket(m.sequence, p_sequence)], p_queue[1])
         RETURNING m.content)
-    SELECT count(*), array_agg(gone.content) FILTER (WHERE gone.content IS NOT NULL) INTO v_removed, v_contents
-    FROM gone;
+    SELECT coalesce(sum(g.count), 0), array_agg(g.content ORDER BY g.content) FILTER (WHERE g.content IS NOT NULL),
+        array_agg(g.count ORDER BY g.content) FILTER (WHERE g.content IS NOT NULL)
+    INTO v_removed, v_contents, v_counts
+    FROM (SELECT gone.content, count(*) AS count FROM gone GROUP BY gone.content) g;
     PERFORM set_config('redrive.releases', '', true);
     IF v_removed <> cardinality(p_sequence) THEN
         RAISE EXCEPTION 'a lock was lost' USING ERRCODE = 'RD001';
     END IF;
     IF v_contents IS NOT NULL THEN
-        PERFORM @.release_contents(v_contents);
+        PERFORM @.release_contents(v_contents, v_counts);
     END IF;
     RETURN v_removed;
 END $redrive$;
@@ -266,8 +272,10 @@ BEGIN
     END IF;
     IF jsonb_array_length(v_call -> 'complete') > 0 THEN
         PERFORM @.remove(
-            v_now, array_agg((c ->> 0)::bigint), array_agg((c ->> 1)::bigint), array_agg(coalesce(q.id, 0)))
-        FROM jsonb_array_elements(v_call -> 'complete') c LEFT JOIN @.queues q ON q.name = c ->> 2;
+            v_now, array_agg(d.sequence ORDER BY d.sequence), array_agg(d.token ORDER BY d.sequence),
+            array_agg(d.queue ORDER BY d.sequence))
+        FROM (SELECT (c ->> 0)::bigint AS sequence, (c ->> 1)::bigint AS token, coalesce(q.id, 0) AS queue
+            FROM jsonb_array_elements(v_call -> 'complete') c LEFT JOIN @.queues q ON q.name = c ->> 2) d;
     END IF;
     IF jsonb_array_length(v_call -> 'send') + jsonb_array_length(v_call -> 'unmatched') > 0 THEN
         SELECT @.store(
