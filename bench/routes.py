@@ -2,7 +2,8 @@
 
 *Accept* is the commit that stores an event for all of them, 100 events at a time. *Settle* is the rest: each
 subscription receives and completes its message, 100 at a time. Beside a program that was written by hand with the same
-tables, the body once and a row for each subscription, and beside a send to a queue for each.
+tables, the body once and a row for each subscription, and beside a send to a queue for each. *Store and deliver* is
+both at once, by a runner of routes in ``durable`` delivery: bench/durable_routes.py.
 
 Time on the wall, because a durable store waits for the disk. It reports and does not judge.
 """
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+import durable_routes
 from postgres_server import NoServer
 from queue_engines import ENGINES
 from report import Table, as_markdown, as_text, machine, write_between_marks
@@ -100,16 +102,19 @@ def main():
     progress = lambda what: print(what, file=sys.stderr)  # noqa: E731
     try:
         with ENGINES[chosen.engine].running(chosen.dir, settles=not chosen.quick) as engine:
-            found = measure(engine, QUICK if chosen.quick else FULL, progress)
+            effort = QUICK if chosen.quick else FULL
+            found = measure(engine, effort, progress)
+            durable = durable_routes.measure(engine, ROUTES, effort, progress)
             durability = engine.durability
     except NoServer as error:
         raise SystemExit(f"bench: {error}") from None
     place = f"{shape['date']}, {shape['python']}, {shape['system']}, {shape['cpu']}, {shape['cores']} cores"
     heading = f"{place}, load {shape['load']} at the start.\nBodies of {len(BODY):,} bytes, {durability}.\n"
-    shown = tables(chosen.engine, found)
+    shown = [*tables(chosen.engine, found), durable_routes.table(chosen.engine, durable)]
     print(heading, *map(as_text, shown), sep="\n")
     if chosen.json:
-        Path(chosen.json).write_text(json.dumps({"machine": shape, "figures": found}, indent=1), encoding="utf-8")
+        figures = {"machine": shape, "figures": found, "durable": durable}
+        Path(chosen.json).write_text(json.dumps(figures, indent=1), encoding="utf-8")
     if chosen.markdown:
         write_between_marks(chosen.markdown, "\n".join([heading, *map(as_markdown, shown)]))
 

@@ -33,11 +33,16 @@ def test_it_runs_is_written_down_and_leaves_nothing_behind(engine, folder, tmp_p
         missing = pytest.fail if os.environ.get("CI") else pytest.skip
         missing("NOT SHOWN HERE: that the benchmark of PostgreSQL runs. There is no server")
     assert ran.returncode == 0, ran.stderr
-    found = json.loads(figures.read_text())["figures"]
-    assert found.keys() == {"1", "5", "10"}
+    written = json.loads(figures.read_text())
+    found, durable = written["figures"], written["durable"]
+    assert found.keys() == durable.keys() == {"1", "5", "10"}
     for rates in found.values():
         assert rates.keys() == {RAW[engine], "redrive, a topic", "redrive, a send for each"}
         assert all(rate > 0 for rounds in rates.values() for pair in rounds for rate in pair)
+    for rates in durable.values():
+        assert rates.keys() == {RAW[engine], "redrive, routes"}
+        assert all(rate > 0 for rounds in rates.values() for rate in rounds)
     assert "Accept" in ran.stdout
+    assert "Store and deliver" in ran.stdout
     assert "stale" not in page.read_text()
     assert list(folder.iterdir()) == []
