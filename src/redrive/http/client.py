@@ -88,22 +88,27 @@ def sendable_key(key: str) -> str:
     return key if is_plain and len(key) <= _LONGEST_KEY else hashlib.sha256(key.encode()).hexdigest()
 
 
-def new_client(timeout: float, *, silence: float | None = None, verify_tls: bool = True) -> "httpx.AsyncClient":
+def new_client(
+    timeout: float, *, silence: float | None = None, verify_tls: bool = True, keeps_connections: bool = True
+) -> "httpx.AsyncClient":
     """Return a client that follows no redirect and keeps no cookie: a request must not change what the next one does.
 
     Args:
         timeout: seconds that a whole request may take, which its caller sees to; connecting gets half of them at most.
         silence: seconds that may pass between two packets; None: as many as the request may take.
         verify_tls: whether the certificate of the destination must be valid.
+        keeps_connections: whether a connection is used for several requests. The server may close one at any time, and
+            then it cannot be said whether it has got the request.
     """
     import httpx
 
+    kept = _MOST_CONNECTIONS if keeps_connections else 0
     connecting = min(timeout / 2, _LONGEST_CONNECTING_S)  # before the whole time is over: then it is down
     return httpx.AsyncClient(
         verify=verify_tls,
         follow_redirects=False,
         timeout=httpx.Timeout(silence, connect=connecting, pool=None),
-        limits=httpx.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_CONNECTIONS),
+        limits=httpx.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=kept),
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
     )
 

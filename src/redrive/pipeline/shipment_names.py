@@ -107,6 +107,11 @@ def temporary_name(name: str, attempt: int) -> str:
     return f".{name}.{attempt}.part"
 
 
+def temporary_names(name: str, attempt: int) -> list[str]:
+    """Return what this attempt and the ones before it, or the last of them, may have left."""
+    return [temporary_name(name, each) for each in range(max(1, attempt - 20), attempt + 1)]
+
+
 def safe_part(text: str) -> str:
     """Return a text as a part of a name: itself, or what is harmless of it and its hash."""
     kept = _UNSAFE.sub("_", text)

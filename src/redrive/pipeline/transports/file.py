@@ -20,7 +20,7 @@ from redrive.pipeline.shipment import (
     ShipmentRefused,
     ShipmentSent,
 )
-from redrive.pipeline.shipment_names import NameTemplateSetting, name_of, temporary_name
+from redrive.pipeline.shipment_names import NameTemplateSetting, name_of, temporary_name, temporary_names
 from redrive.pipeline.transport import OpenTransport, TransportEnvironment
 from redrive.pipeline.transports.placed import PlacedTransport, absent, displaced, taken
 
@@ -82,8 +82,8 @@ class _OpenFileTransport:
                 _write(part, shipment.body)
                 may_be_there = True
                 found = _place(part, target, shipment.body)
-                self._sweep(name, shipment.attempt)
                 _sync_folder(self._folder)
+            self._sweep(name, shipment.attempt)
             return taken(str(target)) if found == "other" else ShipmentSent(str(target))
         except InvalidSetting as error:
             return ShipmentRefused(str(error))
@@ -95,9 +95,9 @@ class _OpenFileTransport:
 
     def _sweep(self, name: str, attempt: int) -> None:
         """Remove what attempts have left, whose process died."""
-        for each in range(1, attempt + 1):
+        for each in temporary_names(name, attempt):
             with suppress(OSError):
-                (self._folder / temporary_name(name, each)).unlink()
+                (self._folder / each).unlink()
 
     def _look_for(self, shipment: Shipment) -> ProbeOutcome:
         try:

@@ -26,7 +26,7 @@ from redrive.pipeline.shipment import (
     ShipmentRefused,
     ShipmentSent,
 )
-from redrive.pipeline.shipment_names import NameTemplateSetting, name_of, temporary_name
+from redrive.pipeline.shipment_names import NameTemplateSetting, name_of, temporary_name, temporary_names
 from redrive.pipeline.transport import OpenTransport, TransportEnvironment
 from redrive.pipeline.transports.placed import PlacedTransport, absent, displaced, taken
 from redrive.printable import one_line
@@ -211,7 +211,7 @@ class _OpenSftpTransport:
             upload.may_be_there = True
             found = await self._renamed(sftp, part, target, shipment.body)
             upload.may_be_there = found in ("same", "other")
-            await self._sweep(sftp, name, shipment.attempt)
+        await self._sweep(sftp, name, shipment.attempt)
         if found in ("absent", "hidden"):
             return ShipmentDelayed(f"{self._settings.address}: the file cannot be renamed to {target}")
         return taken(target) if found == "other" else ShipmentSent(target)
@@ -239,7 +239,8 @@ class _OpenSftpTransport:
             if len(body) > _MOST_COMPARED:
                 return "same"
             async with sftp.open(path, "rb") as file:
-                return "same" if await file.read() == body else "other"
+                content: object = await file.read()  # bytes, whatever the stubs say
+                return "same" if content == body else "other"
         except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
             return "absent"
         except asyncssh.SFTPPermissionDenied:  # of a box that one can only put something into
@@ -248,8 +249,9 @@ class _OpenSftpTransport:
     async def _write(self, sftp: "SFTPClient", part: str, body: bytes) -> None:
         """Write a file. What an earlier process has left of it is written over, and never shortened."""
         import asyncssh
+        from asyncssh.constants import FXF_CREAT, FXF_WRITE
 
-        async with sftp.open(part, asyncssh.FXF_WRITE | asyncssh.FXF_CREAT) as file:
+        async with sftp.open(part, FXF_WRITE | FXF_CREAT, encoding=None) as file:
             await file.write(body)
             with suppress(asyncssh.SFTPOpUnsupported):
                 await file.fsync()
@@ -260,8 +262,8 @@ class _OpenSftpTransport:
 
     async def _sweep(self, sftp: "SFTPClient", name: str, attempt: int) -> None:
         """Remove what attempts have left, whose process or connection died."""
-        for each in range(1, attempt + 1):
-            await self._remove(sftp, self._path(temporary_name(name, each)))
+        for each in temporary_names(name, attempt):
+            await self._remove(sftp, self._path(each))
 
     async def _remove(self, sftp: "SFTPClient", path: str) -> None:
         import asyncssh
