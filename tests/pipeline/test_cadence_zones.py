@@ -151,6 +151,19 @@ def test_a_cron_rule_for_some_minutes_of_a_skipped_hour_loses_no_day():
     assert shown(slots, NEW_YORK) == ["01 01:00 EDT", "01 01:30 EDT"]
 
 
+def test_a_cron_rule_for_every_second_hour_keeps_the_hour_that_is_skipped():
+    timing = Cron("0 */2 * * *", NEW_YORK)
+    slots = timing.slots(instant(NEW_YORK, 2026, 3, 8) - 1, instant(NEW_YORK, 2026, 3, 8, 6))
+    assert shown(slots, NEW_YORK) == ["08 00:00 EST", "08 03:00 EDT", "08 04:00 EDT", "08 06:00 EDT"]
+
+
+def test_a_rare_cron_rule_sees_the_first_of_two_hours_from_months_before():
+    zone = "America/Havana"  # where the hour after midnight comes twice
+    timing = Cron("30 * 1 11 *", zone)
+    first = timing.next_after(instant(zone, 2026, 1, 1))
+    assert shown([first, timing.next_after(first)], zone) == ["01 00:30 CDT", "01 00:30 CST"]
+
+
 def test_elapsed_time_does_not_know_of_clocks():
     slots = Every(HOURS).slots(instant(NEW_YORK, 2026, 11, 1), instant(NEW_YORK, 2026, 11, 2))
     assert len(slots) == 25
