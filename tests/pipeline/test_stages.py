@@ -42,7 +42,7 @@ async def test_a_submission_is_accepted_once_for_each_key(bench):
 
 
 async def test_what_the_receive_function_refuses_leaves_nothing(bench):
-    def refuse(submission):
+    def refuse(_submission):
         raise SubmissionRefused("no patient", status=422)
 
     reports = await bench.start(pipeline("now", receive=refuse))

@@ -38,7 +38,7 @@ from redrive.pipeline.shipment import (
 from redrive.pipeline.states import ShipmentState, SlotState, TaskState
 from redrive.pipeline.stored_plan import StoredDestination, StoredPlan, shown_plan
 from redrive.pipeline.transport import BrokerTransport, OpenTransport, Transport, TransportEnvironment
-from redrive.pipeline.transport_kinds import add_transport, transport_kinds
+from redrive.pipeline.transports import add_transport, transport_kinds
 
 __all__ = [
     "ActionInfo",

@@ -100,9 +100,8 @@ class SlotServed(PipelineEvent):
     reason: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.pipeline}: a slot of {self.destination} is {self.outcome}, with {self.tasks} tasks; {self.reason}"
-        )
+        why = f": {self.reason}" if self.reason else ""
+        return f"{self.pipeline}: a slot of {self.destination} is {self.outcome}, with {self.tasks} tasks{why}"
 
 
 @dataclass(frozen=True, slots=True)

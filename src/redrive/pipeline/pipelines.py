@@ -13,7 +13,7 @@ from redrive.errors import InvalidSetting, PipelineNotFound, TaskConflict
 from redrive.pipeline.infos import ActionInfo, DestinationInfo, LineageEdge, SlotInfo
 from redrive.pipeline.ledger import PipelineLedger
 from redrive.pipeline.plan import process_queue, send_queue
-from redrive.pipeline.records import NewAction, ShipmentInfo, TaskInfo, TaskToken
+from redrive.pipeline.records import NewAction, ShipmentInfo, Stage, TaskInfo, TaskToken
 from redrive.pipeline.states import TASKS, ShipmentState, TaskEvent, TaskState
 from redrive.pipeline.stored_plan import StoredPlan, stored_plan
 
@@ -98,6 +98,23 @@ class Pipelines:
         found = await self.ledger.destinations(pipeline)
         if not found:
             raise PipelineNotFound(pipeline)
+        return found
+
+    async def failure_queues(self, pipeline: str, destination: str | None = None) -> dict[str, tuple[Stage, str]]:
+        """Return the queues whose dead letters are the messages of failed tasks, with their stage and destination.
+
+        To recover these is to run all these tasks again: of a send task only what failed is sent.
+
+        Args:
+            pipeline: the pipeline.
+            destination: only that of this destination.
+        """
+        found: dict[str, tuple[Stage, str]] = {}
+        if destination is None:
+            found[process_queue(pipeline)] = "process", ""
+        for each in await self.destinations(pipeline):
+            if destination in (None, each.name):
+                found[send_queue(pipeline, each.name)] = "send", each.name
         return found
 
     async def stuck(

@@ -30,7 +30,7 @@ from redrive.errors import (
 from redrive.parts import load_function
 from redrive.pipeline.cadence import Backstop, Limits, timing_of
 from redrive.pipeline.plan import PipelineDestination, PipelinePlan
-from redrive.pipeline.transport_kinds import transport_of
+from redrive.pipeline.transports import transport_of
 
 if TYPE_CHECKING:
     from redrive.toml_lines import Place
@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _FUNCTIONS: Final = ("process", "receive")
 _DURATIONS: Final = ("keep", "catch_up_window", "probe_after")
+
+
+_PARTS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "transport": transport_of,
+    "timing": timing_of,
+    "limits": Limits.from_table,
+    "backstop": Backstop.from_table,
+}
 
 
 def read_pipeline(path: Path) -> PipelinePlan:
@@ -76,8 +84,15 @@ def _name_of(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
 
 
+def _made(_: str, make: Callable[[], T]) -> T:
+    return make()
+
+
 def destination_of(
-    name: str, table: Mapping[str, Any], function: Callable[[str], Callable[..., Any]]
+    name: str,
+    table: Mapping[str, Any],
+    function: Callable[[str], Callable[..., Any]],
+    part: Callable[[str, Callable[[], Any]], Any] = _made,
 ) -> PipelineDestination:
     """Return the destination that a table describes.
 
@@ -85,6 +100,7 @@ def destination_of(
         name: its name.
         table: the table.
         function: finds a function by its name.
+        part: makes a part of it, whose key it is given; it knows where that is, if it cannot be made.
     """
     known = tuple(each for each in PipelineDestination.__dataclass_fields__ if each != "name")
     settings: dict[str, Any] = {}
@@ -94,10 +110,9 @@ def destination_of(
         settings[key] = duration.parse(key, value) if key in _DURATIONS and isinstance(value, str) else value
     if "transport" not in settings:
         raise InvalidSetting("transport", None, "must be given: transport = { kind = 'file', path = 'outbox' }")
-    settings["transport"] = transport_of(settings["transport"])
-    for key, read in (("timing", timing_of), ("limits", Limits.from_table), ("backstop", Backstop.from_table)):
+    for key, read in _PARTS.items():
         if key in settings:
-            settings[key] = read(settings[key])
+            settings[key] = part(key, partial(read, settings[key]))
     if isinstance(settings.get("merge"), str):
         settings["merge"] = function(settings["merge"])
     if "retry" in settings and isinstance(settings["retry"], list):
@@ -139,7 +154,13 @@ class _PlanReader:
     def _destination(self, name: str, table: object) -> PipelineDestination:
         if not isinstance(table, dict):
             raise InvalidSetting(name, table, f"must be a table: write [destinations.{name}]")
-        return destination_of(name, table, lambda text: load_function("merge", text))
+        place = ("destinations", name)
+        return destination_of(
+            name,
+            table,
+            lambda text: load_function("merge", text),
+            lambda key, make: self._try((*place, key), make),
+        )
 
     def _section(self, name: str) -> dict[str, Any]:
         section = self._tables.get(name, {})
@@ -159,7 +180,7 @@ class _PlanReader:
             self._fail((*place, *error.part.split(".")), str(error))
         except (UnknownSetting, InvalidSetting) as error:
             self._fail((*place, *error.setting.split(".")), str(error))
-        except MissingExtra:
+        except (MissingExtra, PipelineFileError):
             raise
         except RedriveError as error:
             self._fail(place, str(error))

@@ -257,11 +257,13 @@ class SendWork:
     Attributes:
         task: the task.
         shipments: what is to be sent now.
+        others: the other shipments of the task.
         wait: seconds until the rate of the destination allows that.
     """
 
     task: TaskInfo
     shipments: tuple[ShipmentWork, ...]
+    others: tuple[ShipmentInfo, ...] = ()
     wait: float = 0.0
 
 

@@ -250,6 +250,6 @@ class PipelineRunner:
         return max(0.05, min(nearest, _DECIDE_EVERY_S))
 
     def _report_state(self, destination: str, state: str, reason: str) -> None:
-        if self._held.get(destination) != (state == "held") or state != "running":
+        if self._held.get(destination, False) != (state == "held") or state != "running":
             self._report(DestinationStopped(self._environment.plan.name, destination, state, reason))
         self._held[destination] = state == "held"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What follows an attempt to send a task. Pure: no I/O, no clock, no randomness."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -35,8 +35,15 @@ class SendPolicy:
     on_unknown: OnUnknown
 
 
-def result_of(index: int, outcome: ShipmentOutcome) -> ShipmentResult:
-    """Return what is stored of a shipment after one attempt."""
+def result_of(index: int, outcome: ShipmentOutcome, *, is_doubted: bool = False) -> ShipmentResult:
+    """Return what is stored of a shipment after one attempt.
+
+    Args:
+        index: its place in the task.
+        outcome: what came of it.
+        is_doubted: whether an earlier attempt may have arrived, and nobody has looked. That one failed later says
+            nothing about it.
+    """
     match outcome:
         case ShipmentSent(receipt):
             return ShipmentResult(index=index, state=ShipmentState.SENT, receipt=receipt)
@@ -45,7 +52,8 @@ def result_of(index: int, outcome: ShipmentOutcome) -> ShipmentResult:
         case OutcomeUnknown(reason):
             return ShipmentResult(index=index, state=ShipmentState.UNKNOWN, reason=reason)
         case ShipmentDelayed(reason) | DestinationAway(reason):
-            return ShipmentResult(index=index, state=ShipmentState.PENDING, reason=reason)
+            state = ShipmentState.UNKNOWN if is_doubted else ShipmentState.PENDING
+            return ShipmentResult(index=index, state=state, reason=reason)
 
 
 def decide_send(
@@ -56,6 +64,7 @@ def decide_send(
     *,
     now: float,
     chance: float,
+    doubted: Collection[int] = (),
 ) -> SendResult:
     """Return what is stored after an attempt, and what follows.
 
@@ -66,8 +75,9 @@ def decide_send(
         policy: how often sending is tried again.
         now: the time, in seconds since 1970.
         chance: a random number, 0 <= x < 1.
+        doubted: the shipments of which an earlier attempt may have arrived, and nobody has looked.
     """
-    results = [result_of(index, outcome) for index, outcome in sorted(outcomes.items())]
+    results = [result_of(index, each, is_doubted=index in doubted) for index, each in sorted(outcomes.items())]
     # what may have arrived is tried again, too: the destination drops what it has, or is looked at before
     again = (ShipmentState.PENDING,) if policy.on_unknown == "park" else (ShipmentState.PENDING, ShipmentState.UNKNOWN)
     left = tuple(each.index for each in results if each.state in again)

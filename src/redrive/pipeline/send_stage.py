@@ -12,7 +12,7 @@ from redrive.errors import TaskConflict
 from redrive.pipeline.events import DestinationStopped, TaskEnded, TaskFailed
 from redrive.pipeline.plan import PipelineDestination
 from redrive.pipeline.process_stage import buried
-from redrive.pipeline.records import NewAction, SendResult, SendWork, ShipmentResult, ShipmentWork, TaskToken
+from redrive.pipeline.records import NewAction, SendResult, SendWork, ShipmentWork, TaskToken
 from redrive.pipeline.send_decision import decide_send, result_of
 from redrive.pipeline.shipment import (
     DestinationAway,
@@ -182,14 +182,14 @@ class SendStage:
         self, token: TaskToken, work: SendWork, outcomes: dict[int, ShipmentOutcome], context: Context
     ) -> None:
         environment = self._environment
-        others = [each for each in await environment.ledger.shipments(token.task) if each.index not in outcomes]
         result = decide_send(
             token,
             outcomes,
-            others,
+            work.others,
             self._destination.policy,
             now=environment.clock.time(),
             chance=environment.chance(),
+            doubted=self._doubted(work, outcomes),
         )
         if result.event is TaskEvent.FAIL:
             self._report(work, result)
@@ -201,8 +201,17 @@ class SendStage:
         try:
             await context.complete(inside=environment.ledger.finish_send(token, result))
         except TaskConflict:
-            return  # a person has cancelled it meanwhile, or another process has taken it over
+            return  # a person has let it begin anew meanwhile, or another process has taken it over
         self._report(work, result)
+
+    def _doubted(self, work: SendWork, outcomes: dict[int, ShipmentOutcome]) -> set[int]:
+        """Return the shipments of which an earlier attempt may have arrived, and nobody has looked."""
+        looks = self._destination.on_unknown == "probe"
+        return {
+            each.info.index
+            for each in work.shipments
+            if each.may_be_there and not (looks and each.info.index in outcomes)
+        }
 
     def _report(self, work: SendWork, result: SendResult) -> None:
         environment, names = self._environment, (work.task.pipeline, work.task.id, "send", work.task.destination)
@@ -217,14 +226,14 @@ class SendStage:
     ) -> StageError:
         """Return the error that puts a task back: that its destination is away is not its fault, and counts nothing."""
         environment = self._environment
-        results = [result_of(index, outcome) for index, outcome in outcomes.items()]
-        results += [
-            ShipmentResult(index=each.info.index, state=ShipmentState.PENDING, reason=_NOT_TRIED)
-            for each in work.shipments
-            if each.info.index not in outcomes
-        ]
-        has_arrived = any(each.state is not ShipmentState.PENDING for each in results)
-        action = NewAction(name="send_parked", attempt=token.retries + 1, reason=away.reason) if has_arrived else None
+        doubted, not_tried = self._doubted(work, outcomes), DestinationAway(_NOT_TRIED)
+        tried = [(each, each.info.index, outcomes.get(each.info.index, not_tried)) for each in work.shipments]
+        results = [result_of(index, outcome, is_doubted=index in doubted) for _, index, outcome in tried]
+        is_news = any(
+            result.state not in (ShipmentState.PENDING, each.info.state)
+            for (each, _, _), result in zip(tried, results, strict=True)
+        )
+        action = NewAction(name="send_parked", attempt=token.retries + 1, reason=away.reason) if is_news else None
         delay = max(away.after or 0.0, min(self._destination.probe_after, 5.0))
         names = (work.task.pipeline, work.task.id, "send", work.task.destination)
         environment.report(TaskFailed(*names, "send_parked", away.reason, delay))

@@ -9,7 +9,7 @@ from typing import Any
 from redrive.errors import RedriveError
 from redrive.pipeline.cadence import Timing, timing_of
 from redrive.pipeline.plan import PipelinePlan
-from redrive.pipeline.transport_kinds import transport_of
+from redrive.pipeline.transports import transport_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

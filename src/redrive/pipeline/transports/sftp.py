@@ -6,12 +6,12 @@ look at the name tells. A file that has the name is never replaced.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from redrive.broker import DurationSetting, WholeSetting
 from redrive.errors import InvalidSetting, MissingExtra
@@ -32,7 +32,9 @@ from redrive.pipeline.transports.placed import PlacedTransport, absent, displace
 from redrive.printable import one_line
 
 if TYPE_CHECKING:
-    from asyncssh import SFTPClient, SSHClientConnection
+    from asyncssh import SFTPClient, SFTPClientFile, SSHClientConnection
+
+T = TypeVar("T")
 
 _Look: TypeAlias = Literal["absent", "same", "other", "hidden"]
 
@@ -238,9 +240,9 @@ class _OpenSftpTransport:
                 return "other"
             if len(body) > _MOST_COMPARED:
                 return "same"
-            async with sftp.open(path, "rb") as file:
-                content: object = await file.read()  # bytes, whatever the stubs say
-                return "same" if content == body else "other"
+            file = await sftp.open(path, "rb")
+            content: object = await _then_close(file, file.read())  # bytes, whatever the stubs say
+            return "same" if content == body else "other"  # noqa: TRY300 - what it says is of no interest to an else
         except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
             return "absent"
         except asyncssh.SFTPPermissionDenied:  # of a box that one can only put something into
@@ -248,14 +250,10 @@ class _OpenSftpTransport:
 
     async def _write(self, sftp: "SFTPClient", part: str, body: bytes) -> None:
         """Write a file. What an earlier process has left of it is written over, and never shortened."""
-        import asyncssh
         from asyncssh.constants import FXF_CREAT, FXF_WRITE
 
-        async with sftp.open(part, FXF_WRITE | FXF_CREAT, encoding=None) as file:
-            await file.write(body)
-            with suppress(asyncssh.SFTPOpUnsupported):
-                await file.fsync()
-            size = (await file.stat()).size
+        file = await sftp.open(part, FXF_WRITE | FXF_CREAT, encoding=None)
+        size = await _then_close(file, _written(file, body))
         if size is not None and size != len(body):
             await self._remove(sftp, part)
             raise _Incomplete(f"of {len(body):,} bytes, {size:,} are in the file")
@@ -298,6 +296,30 @@ class _OpenSftpTransport:
     def _lost(self, upload: _Upload, problem: str) -> ShipmentOutcome:
         reason = f"{self._settings.address}: {problem}"
         return OutcomeUnknown(reason) if upload.may_be_there else DestinationAway(reason)
+
+
+async def _written(file: "SFTPClientFile", body: bytes) -> int | None:
+    """Write to a file, as far as possible to the disk; return how large the file is then."""
+    import asyncssh
+
+    await file.write(body)
+    with suppress(asyncssh.SFTPOpUnsupported):
+        await file.fsync()
+    return (await file.stat()).size
+
+
+async def _then_close(file: "SFTPClientFile", working: Awaitable[T]) -> T:
+    """Return what comes of work on a file, which is closed if the server answers: nobody waits for one that does not."""
+    import asyncssh
+
+    try:
+        result = await working
+    except asyncssh.SFTPError:
+        with suppress(asyncssh.Error, OSError):
+            await file.close()
+        raise
+    await file.close()
+    return result
 
 
 def _is_loss(error: Exception) -> bool:
