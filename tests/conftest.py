@@ -6,6 +6,7 @@ import os
 
 from hypothesis import settings
 
+from tests import in_memory
 from tests.postgres.fixtures import (  # noqa: F401 - pytest finds fixtures by their names
     breakable_postgres,
     breakable_url,
@@ -17,6 +18,13 @@ from tests.postgres.fixtures import (  # noqa: F401 - pytest finds fixtures by t
     postgres_url,
     shared_breakable_postgres,
 )
+
+
+def pytest_configure(config):
+    """Put the folders of tests into memory; processes that run tests inherit it."""
+    if config.getoption("basetemp") is None and (place := in_memory.place()) is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))
+
 
 LONG = ("tests/conformance/test_model.py", "tests/scenarios/", "tests/bench/", "tests/crash/")
 """Where tests take seconds. They are begun first: at the end one of them would keep one process at work, alone."""

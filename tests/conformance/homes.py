@@ -9,16 +9,15 @@ from tempfile import TemporaryDirectory
 
 from redrive.engines.postgres import PostgresEngine
 from redrive.engines.sqlite import SqliteEngine
+from tests import in_memory
 from tests.postgres.server import run_sql, terminate_backends
-
-IN_MEMORY = Path("/dev/shm")  # noqa: S108 - where there is one, a disk costs no time
 
 
 class SqliteHome:
     """A folder. After a crash the files go on as they are on the disk, as if the process had been killed."""
 
     def __init__(self):
-        self._folder = TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
+        self._folder = TemporaryDirectory(dir=in_memory.place())
         self._file = Path(self._folder.name) / "0.db"
 
     def engine(self, clock):

@@ -3,7 +3,6 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -15,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import asyncpg
 
 from redrive.clock import system_clock
+from tests import in_memory
 from tests.patience import PATIENCE_S
 from tests.postgres.binaries import identity, programs, run_as
 
@@ -41,10 +41,6 @@ local all all trust
 local replication all trust
 """
 
-IN_MEMORY, ON_DISK = "/dev/shm", "/tmp"  # noqa: S108 - a folder of ours is made in it
-ROOM = 4 << 30
-"""Where folders go, in memory if there is room: only processes die here, and a busy disk delays a sync by seconds."""
-
 STOP_SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 # Reads until the tests' process has gone, however it went; then ends the server and removes everything.
@@ -58,11 +54,6 @@ rm -rf "$1"
 """
 
 
-def has_room(folder):
-    """Say whether a folder is there and has room for servers."""
-    return Path(folder).is_dir() and shutil.disk_usage(folder).free > ROOM
-
-
 class PostgresServer:
     """A server and its folder. Use it in a ``with`` block, or call ``remove`` at the end.
 
@@ -73,7 +64,7 @@ class PostgresServer:
     def __init__(self, settings=FAST):
         self.settings = dict(settings)
         # A socket's path may have 107 characters, so the folder's is as short as can be.
-        self.folder = Path(tempfile.mkdtemp(prefix="rd", dir=IN_MEMORY if has_room(IN_MEMORY) else ON_DISK))
+        self.folder = Path(tempfile.mkdtemp(prefix="rd", dir=in_memory.place() or "/tmp"))  # noqa: S108 - a new folder in it
         self.data = self.folder / "data"
         self._log = self.folder / "log"
         self._process = None

@@ -4,6 +4,7 @@
 import pytest
 
 from redrive.recovery.transformer import Transformer
+from tests.migrated import use_copies
 from tests.recovery.sites import CHANGING, SITES
 
 ON_A_SERVER = ("one-schema", "apart")
@@ -26,6 +27,11 @@ def pytest_collection_modifyitems(items):
             seen.add((item.path, item.originalname, site))
         if is_apart or is_schema or is_repeated:
             item.add_marker(pytest.mark.torture)
+
+
+@pytest.fixture(autouse=True)
+def new_files_have_their_tables(monkeypatch):
+    use_copies(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ import pytest
 
 from tests.conformance.homes import PostgresHome
 from tests.crash.harness import Mishap, spread
+from tests.migrated import use_copies
 from tests.routes.crash_world import LOCK_S, TAP, RouteWorld, event, routes_from, sources
 
 long = [pytest.mark.torture, pytest.mark.timeout(3_600)]
@@ -22,6 +23,11 @@ EVENTS = 3
 MOST_CALLS = 400
 CHANGES = {"declare_topic", "subscribe", "lock_next", "claim", "send", "apply"}
 """By which calls something changes."""
+
+
+@pytest.fixture(autouse=True)
+def new_files_have_their_tables(monkeypatch):
+    use_copies(monkeypatch)
 
 
 @asynccontextmanager
