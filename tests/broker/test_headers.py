@@ -2,6 +2,7 @@
 """The names of Redrive's headers and queues are spelled in one file each, and the reference has all of them."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from redrive.broker import headers, rules
@@ -32,13 +33,19 @@ def strings(tree, *, but_of=frozenset()):
             yield node.value
 
 
+@cache
+def tree_of(path):
+    """Return the code of a file, parsed once for all tests."""
+    return ast.parse(path.read_text())
+
+
 def spelled(home, is_name, but_of=frozenset()):
     """Return where a name is spelled that only one file may spell."""
     return [
         f"{path.relative_to(SRC)}: {text!r}"
         for path in sorted(SRC.rglob("*.py"))
         if path != SRC / home
-        for text in strings(ast.parse(path.read_text()), but_of=but_of)
+        for text in strings(tree_of(path), but_of=but_of)
         if is_name(text)
     ]
 

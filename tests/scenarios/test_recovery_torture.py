@@ -127,7 +127,7 @@ async def confirmed(url, number):
 @pytest.mark.parametrize(
     ("messages", "kills"),
     [
-        pytest.param(600, 3, id="short"),
+        pytest.param(300, 2, id="short"),
         pytest.param(20_000, 50, id="long", marks=[pytest.mark.torture, pytest.mark.timeout(1_200)]),
     ],
 )
@@ -196,7 +196,7 @@ async def pages(recovery):
 @pytest.mark.parametrize(
     ("messages", "kills"),
     [
-        pytest.param(180, 3, id="short"),
+        pytest.param(120, 2, id="short"),
         pytest.param(6_000, 50, id="long", marks=[pytest.mark.torture, pytest.mark.timeout(1_200)]),
     ],
 )

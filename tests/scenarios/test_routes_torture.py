@@ -272,7 +272,7 @@ def webhooks(source, hooks, **settings):
 how_many_kills = pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(3, id="short"),
+        pytest.param(2, id="short"),
         pytest.param(50, id="long", marks=[pytest.mark.torture, pytest.mark.timeout(1_800)]),
     ],
 )

@@ -19,7 +19,7 @@ from tests.scenarios.actors import QUEUE, SUBSCRIPTIONS, TOGETHER, TOPIC, leg
 from tests.scenarios.sites import PostgresSite, SqliteSite
 from tests.scenarios.stage import Line, Stage
 
-EACH = 4
+EACH = 3
 LOCK_S = 1.0  # short: what a killed consumer held comes back while the others still work
 
 
@@ -130,7 +130,7 @@ def delivered_after_completion(lines):
 how_many_kills = pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(6, id="short"),
+        pytest.param(4, id="short"),
         pytest.param(100, id="long", marks=[pytest.mark.torture, pytest.mark.timeout(600)]),
     ],
 )
@@ -192,7 +192,7 @@ def test_the_scenario_notices_a_completed_message_that_comes_back():
 @pytest.mark.parametrize(
     ("processes", "seconds"),
     [
-        pytest.param(2, 1.5, id="two"),
+        pytest.param(2, 0.5, id="two"),
         pytest.param(2, 8, id="two-long", marks=[pytest.mark.torture]),
         pytest.param(4, 8, id="four-long", marks=[pytest.mark.torture]),
     ],

@@ -224,15 +224,15 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(message=messages)
-async def test_any_message_arrives_as_it_was_sent(broker_url, postgres_url, message):
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sent=st.lists(messages, min_size=1, max_size=10))
+async def test_any_message_arrives_as_it_was_sent(broker_url, postgres_url, sent):
     async with redrive.connect(broker_url) as broker:
         await broker.declare(ORDERS)
         async with asyncpg_connection(postgres_url) as opened:
-            await broker.apply(Send(ORDERS, message), within=opened.within)
-        (found,) = await broker.receive(ORDERS, delete=True)
-        assert found.message == message
+            await broker.apply(*(Send(ORDERS, message) for message in sent), within=opened.within)
+        found = await broker.receive(ORDERS, max_messages=len(sent), delete=True)
+        assert [each.message for each in found] == sent
 
 
 async def test_a_message_without_an_id_is_given_one(broker, some_transaction):
