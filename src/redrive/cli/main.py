@@ -13,6 +13,7 @@ from redrive.cli.commands import (
     ingest,
     messages,
     operations,
+    pipeline,
     policies,
     queues,
     recover,
@@ -25,17 +26,18 @@ from redrive.cli.output import console
 
 app = typer.Typer(
     name="redrive",
-    help="Five layers of retry on one durable broker. Today: retrying calls, durable queues, routes, recovery in bulk.",
+    help="Five layers of retry on one durable broker. Today: retries, durable queues, routes, pipelines, recovery.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-_QUEUES, _ROUTES, _RECOVERY, _MORE = "Queues and messages", "Routes", "Failed messages", "More"
+_QUEUES, _ROUTES, _RECOVERY, _MORE = "Queues and messages", "Routes and pipelines", "Failed messages", "More"
 for _command in (messages.send, messages.receive, messages.peek, messages.cancel, worker.worker):
     app.command(rich_help_panel=_QUEUES)(_command)
 app.add_typer(queues.app, name="queues", rich_help_panel=_QUEUES)
 app.add_typer(topics.app, name="topics", rich_help_panel=_QUEUES)
 app.add_typer(dead.app, name="dead", rich_help_panel=_QUEUES)
 app.add_typer(routes.app, name="routes", rich_help_panel=_ROUTES)
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel=_ROUTES)
 for _command in (ingest.ingest, recover.recover, recover.edit, recover.archive, recover.restore, recover.resolve):
     app.command(rich_help_panel=_RECOVERY)(_command)
 app.add_typer(failed.app, name="failed", rich_help_panel=_RECOVERY)
