@@ -39,17 +39,28 @@ from redrive.pipeline.states import ShipmentState, SlotState, TaskState
 from redrive.pipeline.stored_plan import StoredDestination, StoredPlan, shown_plan
 from redrive.pipeline.transport import BrokerTransport, OpenTransport, Transport, TransportEnvironment
 from redrive.pipeline.transports import add_transport, transport_kinds
+from redrive.pipeline.transports.call import CallTransport
+from redrive.pipeline.transports.email import EmailTransport
+from redrive.pipeline.transports.file import FileTransport
+from redrive.pipeline.transports.http import HttpTransport
+from redrive.pipeline.transports.queue import QueueTransport, TopicTransport
+from redrive.pipeline.transports.s3 import S3Transport
+from redrive.pipeline.transports.sftp import SftpTransport
 
 __all__ = [
     "ActionInfo",
     "Backstop",
     "Body",
     "BrokerTransport",
+    "CallTransport",
     "Cron",
     "DestinationAway",
     "DestinationInfo",
     "DestinationStopped",
+    "EmailTransport",
     "Every",
+    "FileTransport",
+    "HttpTransport",
     "Item",
     "Limits",
     "LineageEdge",
@@ -64,7 +75,10 @@ __all__ = [
     "PipelinePlan",
     "PipelineRunner",
     "Pipelines",
+    "QueueTransport",
     "Report",
+    "S3Transport",
+    "SftpTransport",
     "Shipment",
     "ShipmentDelayed",
     "ShipmentInfo",
@@ -86,6 +100,7 @@ __all__ = [
     "TaskToken",
     "TasksExpired",
     "Timing",
+    "TopicTransport",
     "Trace",
     "Transport",
     "TransportEnvironment",

@@ -24,7 +24,7 @@ class Pipeline:
             yield Output("lab", report.items)
 
 
-        pipe.destination("lab", file("outbox"), timing=PerDay(24))
+        pipe.destination("lab", FileTransport("outbox"), timing=PerDay(24))
 
     Args:
         name: its name: letters, digits, ``.``, ``_`` and ``-``.

@@ -75,7 +75,7 @@ class PipelineDestination:
     def __post_init__(self) -> None:
         put = object.__setattr__
         if not isinstance(self.transport, Transport):
-            raise InvalidSetting("transport", self.transport, "must be a transport, such as file('/var/outbox')")
+            raise InvalidSetting("transport", self.transport, "must be a transport, such as FileTransport('outbox')")
         put(self, "retry", _delays(self.retry))
         put(self, "catch_up_window", duration.seconds("catch_up_window", self.catch_up_window))
         put(self, "probe_after", duration.seconds("probe_after", self.probe_after))

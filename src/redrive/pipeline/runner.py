@@ -83,7 +83,7 @@ class PipelineRunner:
 
         Args:
             handle_signals: whether SIGTERM and SIGINT stop it. This works in the program's main thread only.
-            until: also stop when this is done.
+            until: also stop when this is done; if it fails, its exception is raised.
         """
         if self._loop is not None:
             raise UsageError("this runner is running already; make another one")
@@ -100,9 +100,11 @@ class PipelineRunner:
             deciding.cancel()
             await asyncio.wait([deciding])
             await self._close()
-            if waiting is not None:
+            if waiting is not None and not waiting.done():
                 waiting.cancel()
             self._loop = None
+        if waiting is not None and waiting.done() and not waiting.cancelled():
+            waiting.result()
 
     def stop(self) -> None:
         """Take no more work, finish what has begun, and end; it may be called from any thread."""
