@@ -52,13 +52,16 @@ def begin_send(token: TaskToken, per_second: float | None) -> Script[SendWork | 
     found = yield from current(token, (TaskState.READY,))
     if found is None:
         return None
+    chosen, places = ("s.position IN @ints", [list(token.items)]) if token.items else ("1 = 1", [])
     rows = yield Sql(
         f"SELECT {_LIST}, (SELECT b.body FROM @.pipeline_bodies b WHERE b.id = s.body) AS body"
         f" FROM @.pipeline_shipments s WHERE s.task = ? AND ({among('s.state', _UNSENT)}"
-        f" OR ({_IS_UNKNOWN} AND s.position IN @ints)) ORDER BY s.position @lock",
-        [token.task, list(token.items)],
+        f" OR ({_IS_UNKNOWN} AND {chosen})) ORDER BY s.position @lock",
+        [token.task, *places],
     )
     work = tuple(_work_of(row) for row in rows)
+    chosen_now = {each.info.index for each in work}
+    others = tuple(each for each in (yield from shipments(token.task)) if each.index not in chosen_now)
     if per_second is not None and work:
         wait = yield from _reserve(found.pipeline, found.destination, len(work) / per_second, time)
         if wait > 0:
@@ -66,9 +69,9 @@ def begin_send(token: TaskToken, per_second: float | None) -> Script[SendWork | 
     yield Sql(
         f"UPDATE @.pipeline_shipments SET {_BEGIN.to}, attempt = attempt + 1, changed_at = ?"
         f" WHERE task = ? AND position IN @ints AND {_BEGIN.able}",
-        [time, token.task, [each.info.index for each in work]],
+        [time, token.task, sorted(chosen_now)],
     )
-    return SendWork(task=found, shipments=work)
+    return SendWork(task=found, shipments=work, others=others)
 
 
 def _reserve(pipeline: str, destination: str, seconds: float, time: float) -> Script[float]:
@@ -88,10 +91,14 @@ def _reserve(pipeline: str, destination: str, seconds: float, time: float) -> Sc
 
 
 def finish_send(token: TaskToken, result: SendResult) -> Script[None]:
-    """Store what came of an attempt to send, and what follows."""
+    """Store what came of an attempt to send, and what follows; a task that was cancelled meanwhile stays so."""
     time = yield from now()
+    cancelled = yield from _cancelled(token)
     for shipment in result.shipments:
         yield from _store(token.task, shipment, time)
+    if cancelled is not None:  # a message for a further attempt is out of date when it comes
+        yield from note(token.task, cancelled["pipeline"], cancelled["destination"], result.action, time)
+        return
     changes = "" if result.retry is None else ", retries = retries + 1"
     row = yield from move(token, result.event, time, result.action.reason, changes=changes)
     if result.retry is not None:
@@ -105,12 +112,24 @@ def finish_send(token: TaskToken, result: SendResult) -> Script[None]:
 def put_back(token: TaskToken, results: Sequence[ShipmentResult], action: NewAction | None) -> Script[None]:
     """Store what came of shipments of a task that stays as it is: its destination was away."""
     time = yield from now()
+    found = yield from current(token, (TaskState.READY,))
+    if found is None and (yield from _cancelled(token)) is None:
+        return  # a person has let it begin anew: what is stored of its shipments is another attempt's
     for result in results:
         yield from _store(token.task, result, time)
     if action is not None:
         rows = yield Sql("SELECT pipeline, destination FROM @.pipeline_tasks WHERE id = ?", [token.task])
         for row in rows:
             yield from note(token.task, row["pipeline"], row["destination"], action, time)
+
+
+def _cancelled(token: TaskToken) -> Script[Row | None]:
+    """Return the pipeline and the destination of a task that a person has cancelled; None: nobody has."""
+    rows = yield Sql(
+        "SELECT pipeline, destination, state FROM @.pipeline_tasks WHERE id = ? AND epoch > ? @lock",
+        [token.task, token.epoch],
+    )
+    return rows[0] if rows and rows[0]["state"] == TaskState.CANCELLED else None
 
 
 def _store(task: str, result: ShipmentResult, time: float) -> Script[None]:
