@@ -36,6 +36,14 @@ DECLARE
     v_contents bigint[];
     v_counts bigint[];
 BEGIN
+    IF cardinality(p_sequence) = 1 THEN  -- there is nothing to do together
+        DELETE FROM @.messages m
+        WHERE m.sequence = p_sequence[1] AND m.token = p_token[1] AND m.queue = p_queue[1] AND m.due > p_now;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'a lock was lost' USING ERRCODE = 'RD001';
+        END IF;
+        RETURN 1;
+    END IF;
     PERFORM set_config('redrive.releases', 'together', true);
     WITH gone AS (
         DELETE FROM @.messages m
