@@ -19,7 +19,7 @@ from tests.scenarios.actors import QUEUE, SUBSCRIPTIONS, TOGETHER, TOPIC, leg
 from tests.scenarios.sites import PostgresSite, SqliteSite
 from tests.scenarios.stage import Line, Stage
 
-EACH = 3
+EACH = 4
 LOCK_S = 1.0  # short: what a killed consumer held comes back while the others still work
 
 
