@@ -6,7 +6,8 @@ Every change is written into the history, with who has made it and why.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self, TypeAlias
+from datetime import datetime
+from typing import Literal, Self, TypeAlias, get_args
 
 from redrive.broker import Broker, Message, Send
 from redrive.errors import InvalidSetting, PipelineNotFound, TaskConflict
@@ -158,9 +159,10 @@ class Pipelines:
     async def trace(self, item: str) -> Trace:
         """Return where an item, or all items of a task, have come from and gone to."""
         edges = await self.ledger.lineage(item)
-        ids = sorted({edge.child[0] for edge in edges})
-        tasks = [await self.ledger.task(id_) for id_ in ids] if edges else [await self.ledger.task(item)]
-        return Trace(tuple(edges), tuple(tasks))
+        ids = {edge.child[0] for edge in edges} or {item}
+        tasks = sorted([await self.ledger.task(id_) for id_ in ids], key=_made)
+        place = {task.id: index for index, task in enumerate(tasks)}
+        return Trace(tuple(sorted(edges, key=lambda edge: (place[edge.child[0]], edge.child[1]))), tuple(tasks))
 
     async def history(self, pipeline: str | None = None, *, limit: int = 100) -> list[ActionInfo]:
         """Return what was done last, the newest first."""
@@ -299,6 +301,11 @@ class Pipelines:
         while removed < limit and (count := await self.ledger.prune(ended_before, min(500, limit - removed))):
             removed += count
         return removed
+
+
+def _made(task: TaskInfo) -> tuple[datetime, int, str]:
+    """Return a key that sorts tasks as they were made: at one instant, what a task has made comes after it."""
+    return task.created_at, get_args(Stage).index(task.stage), task.id
 
 
 def _check_allows(info: TaskInfo, event: TaskEvent, otherwise: str) -> None:
