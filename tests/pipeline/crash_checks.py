@@ -99,6 +99,8 @@ def _check_arrived(world, tasks, shipments, told):
             continue
         if state is ShipmentState.SENT:
             assert times >= 1, f"{id_} is stored as sent, and has not arrived\n{told}"
+        elif state is ShipmentState.INTENT:  # several processes have died at it, and nobody knows
+            assert tasks[row["task"]]["state"] == TaskState.FAILED, f"{id_}\n{told}"
         elif state is not ShipmentState.UNKNOWN:
             assert times == 0, f"{id_} is stored as {state.word}, and has arrived\n{told}"
         if world.flavour != "repeats" and not world.is_racing:  # else each repetition was looked at when it came

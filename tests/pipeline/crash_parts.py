@@ -101,6 +101,7 @@ class _OpenWorldTransport:
         self._process = process
 
     async def send(self, shipment):
+        await self._process.survive(shipment.body.decode())
         return await self._process.call("send", self._deliver, shipment)
 
     async def _deliver(self, shipment):
@@ -153,7 +154,7 @@ class WorldHttp:
             if self._process.is_dead:
                 return  # nobody reads it
             if answered.status in (200, 201):
-                world.accepted[key] = answered.body["task"]
+                world.answered(key, answered.body["task"])
             else:
                 await pause(world.clock, 1.0)
 

@@ -59,7 +59,7 @@ class PipelineProcess:
         names = {}
         self.broker = Broker(PipelineWire(self, world.raw, names), clock=world.clock, new_id=world.new_id)
         ledger = PipelineWire(self, SqlPipelineLedger(world.raw, is_shared=True), names)
-        self.pipeline = OpenPipeline(self.broker, ledger, world.plan)
+        self.pipeline = OpenPipeline(self.broker, ledger, world.plan_for(self))
         self.runner = None
 
     def __str__(self):
@@ -105,6 +105,10 @@ class PipelineProcess:
         try:
             self.calls.append(verb)
             is_now = len(self.calls) == self.mishap.nth
+            if verb in self.world.before:
+                await self.world.before.pop(verb)()
+            if self.world.is_broken and verb not in ("send", "probe"):
+                raise EngineUnavailable("no answer")
             if is_now and self.mishap.when == "before":
                 await self._befall(verb, values)
             try:
@@ -119,6 +123,10 @@ class PipelineProcess:
             turn.done.set_result(None)
 
     async def _befall(self, verb, values):
+        if self.mishap.kind == "stops":
+            if self.runner is not None:
+                self.runner.stop()
+            return
         if self.mishap.kind == "fails":
             self.world.log.append(f"{self.world.clock.monotonic():9.3f} {self}: {verb} fails {self.mishap.when}")
             if verb == "send":
@@ -127,6 +135,12 @@ class PipelineProcess:
             raise EngineUnavailable(f"no answer to {verb}")
         await self.die()
         raise Crash(verb)
+
+    async def survive(self, item):
+        """Die, if this item kills processes."""
+        if item in self.world.killing and not self.is_dead:
+            await self.die()  # at once, whatever else is about to be stored
+            raise Crash(item)
 
     async def die(self):
         """Make no more calls."""
@@ -144,7 +158,8 @@ class PipelineWorld(World):
         flavour: what destinations do with repetitions.
         seed: decides the order of turns.
         home: makes the engine that all processes share; None: one in memory.
-        plan: the pipeline; None: the usual one.
+        plan: the pipeline, or a function that makes it for a process; None: the usual one.
+        submissions: how many reports of two items are submitted.
 
     Attributes:
         accepted: the task of each submission that was taken.
@@ -155,6 +170,9 @@ class PipelineWorld(World):
         losing: how often the reply is still to be lost.
         away: how often the destination is still to be away.
         away_after_death: whether destinations are away for a moment after each death.
+        killing: items that end the process that processes or sends them.
+        before: what is done before the next call of a verb.
+        is_broken: whether the store does not answer.
         is_racing: whether a process has stood still between looking at a destination and sending to it.
         is_changed: whether people have changed the course of tasks, so that these may end several times.
     """
@@ -162,7 +180,8 @@ class PipelineWorld(World):
     def __init__(self, flavour="drops", *, seed=0, home=None, plan=None, submissions=2):
         super().__init__(home or InMemory(), seed=seed)
         self.flavour = flavour
-        self.plan = plan or plan_of(flavour)
+        self.plan_for = plan if callable(plan) else lambda _: plan or plan_of(flavour)
+        self.plan = self.plan_for(None)
         self.raw = self.queues.engine(self.clock)
         self.submissions = {f"s{n}": f"s{n}.a\ns{n}.b".encode() for n in range(submissions)}
         self.accepted = {}
@@ -175,6 +194,8 @@ class PipelineWorld(World):
         self.away = Counter({("doubt", AWAY): 1})
         self.away_after_death = False
         self.killing = set()
+        self.before = {}
+        self.is_broken = False
         self.is_changed = self.is_racing = False
         self.slot_s = SLOT_S
         self.most_s = 1_000.0
@@ -235,14 +256,21 @@ class PipelineWorld(World):
         """Say whether everything was submitted, the empty batch of the day was sent, and nothing moves."""
         if self.unposted():
             return False
-        infos = await self._looked(self.raw.inspect())
+        infos = await self.person(self.raw.inspect())
         if any(each.ready + each.locked + each.scheduled for each in infos if each.name != TARGET):
             return False
-        tasks = await self._looked(self.rows("SELECT state FROM @.pipeline_tasks"))
-        slots = await self._looked(self.rows("SELECT state, is_empty FROM @.pipeline_slots"))
+        tasks = await self.person(self.rows("SELECT state FROM @.pipeline_tasks"))
+        slots = await self.person(self.rows("SELECT state, is_empty FROM @.pipeline_slots"))
         is_moving = any(task["state"] in (TaskState.READY, TaskState.WAITING) for task in tasks)
         is_open = any(slot["state"] == SlotState.OPEN for slot in slots)
-        return any(slot["is_empty"] for slot in slots) and not is_moving and not is_open
+        if any(each.when_empty != "skip" for each in self.plan.destinations.values()):
+            is_moving = is_moving or not any(slot["is_empty"] for slot in slots)
+        return not is_moving and not is_open
+
+    def answered(self, key, task):
+        """Note that the client was told which task its submission is."""
+        if self.accepted.setdefault(key, task) != task:
+            self.faults.append(f"{key} was accepted as {task}, and as {self.accepted[key]}")
 
     async def rows(self, text, *values):
         """Return what is stored."""
@@ -252,7 +280,8 @@ class PipelineWorld(World):
 
         return await self.raw.look(script)
 
-    async def _looked(self, doing):
+    async def person(self, doing):
+        """Do something that takes no turn, while time stands still."""
         self._at_work += 1
         try:
             return await doing
@@ -309,7 +338,7 @@ class PipelineWorld(World):
             if process.died.is_set() or await self.is_done():
                 return
             await pause(self.clock, 0.2)
-        await self._looked(self.autopsy())
+        await self.person(self.autopsy())
         if any(turn.process is process and turn.verb == "send" for turn in self.waiting):
             self.is_racing = True  # it has looked, and sends whatever others have sent meanwhile
         await pause(self.clock, seconds)

@@ -23,7 +23,7 @@ from redrive.pipeline.send_stage import DestinationBreaker, SendStage, breaker_o
 from redrive.pipeline.stage import PipelineEnvironment, decide_stage
 from redrive.printable import one_line
 from redrive.telemetry import Event, report
-from redrive.worker import Worker, signals
+from redrive.worker import Context, Worker, signals
 
 _LOOK_EVERY_S: Final = 1.0
 _DECIDE_EVERY_S: Final = 60.0
@@ -191,6 +191,12 @@ class PipelineRunner:
         await stage.close()
 
     def _started(self, queue: str, handle: Callable[..., Awaitable[None]], concurrency: int) -> _Running:
+        quarantine = self._environment.quarantine
+
+        async def guarded(body: bytes, context: Context) -> None:
+            async with quarantine.around(context.delivery_count):
+                await handle(body, context)
+
         worker = Worker(f"pipeline {self._environment.plan.name}", grace=_GRACE_S, chance=self._environment.chance)
         worker.handler(
             queue,
@@ -198,7 +204,7 @@ class PipelineRunner:
             recoverability=decide_stage,
             slow_down=None,
             max_lock_renewal=_LONGEST_WORK_S,
-        )(handle)
+        )(guarded)
         task = asyncio.create_task(worker.run(self._environment.broker), name=f"redrive-{queue}")
         return worker, task
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """What all stages share: their environment, and how a failure becomes a decision of the worker."""
 
+import asyncio
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from redrive.broker import Broker, random_id
@@ -21,6 +23,7 @@ MOST_DEATHS = 3
 
 _STORE_IS_AWAY = 5.0
 _MOVED = 1.0
+_BESIDE_A_SUSPECT = 1.0
 
 
 class StageError(Exception):
@@ -29,6 +32,48 @@ class StageError(Exception):
     def __init__(self, reason: str, decision: Decision) -> None:
         super().__init__(reason)
         self.decision = decision
+
+
+class Quarantine:
+    """Lets a message be handled alone if this is its last chance: else what is beside a killer would share its blame.
+
+    One for all stages of a process, as they all end with it.
+    """
+
+    def __init__(self) -> None:
+        self._others = 0
+        self._alone = asyncio.Event()
+        self._alone.set()
+        self._has_suspect = False
+
+    @asynccontextmanager
+    async def around(self, delivery_count: int) -> AsyncGenerator[None]:
+        """Wait until a message may be handled.
+
+        Args:
+            delivery_count: how often it was delivered, this time included.
+
+        Raises:
+            StageError: it comes while another one is to be alone; it is delivered again soon, and nothing is counted.
+        """
+        if self._has_suspect:
+            raise StageError("another task is to be alone", Postpone(_BESIDE_A_SUSPECT))
+        if delivery_count == MOST_DEATHS:
+            self._has_suspect = True
+            try:
+                await self._alone.wait()
+                yield
+            finally:
+                self._has_suspect = False
+            return
+        self._others += 1
+        self._alone.clear()
+        try:
+            yield
+        finally:
+            self._others -= 1
+            if not self._others:
+                self._alone.set()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,6 +89,7 @@ class PipelineEnvironment:
         plan: the pipeline as it is now; it may change while it runs.
         version: its version.
         nudge: lets the decider look at once.
+        quarantine: lets a message be handled alone if processes have died at it.
     """
 
     broker: Broker
@@ -54,6 +100,7 @@ class PipelineEnvironment:
     plan: PipelinePlan
     version: int
     nudge: Callable[[], None]
+    quarantine: Quarantine = field(default_factory=Quarantine)
 
     def new_id(self) -> str:
         """Return an id for a task."""

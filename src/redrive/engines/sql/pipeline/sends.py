@@ -28,6 +28,8 @@ _IS_UNKNOWN: Final = among("s.state", [ShipmentState.UNKNOWN])
 _IS_REFUSED: Final = among("state", [ShipmentState.REFUSED])
 _AGAIN: Final = transition(SHIPMENTS, ShipmentEvent.AGAIN)
 _BEGIN: Final = transition(SHIPMENTS, ShipmentEvent.BEGIN)
+_EARLY_S: Final = 1.0
+"""So much may clocks differ."""
 _EVENTS: Final = {
     ShipmentState.SENT: ShipmentEvent.ARRIVE,
     ShipmentState.PENDING: ShipmentEvent.DELAY,
@@ -52,6 +54,8 @@ def begin_send(token: TaskToken, per_second: float | None) -> Script[SendWork | 
     found = yield from current(token, (TaskState.READY,))
     if found is None:
         return None
+    if (early := found.due_at.timestamp() - time) > _EARLY_S:  # a second message for it, whoever has sent that
+        return SendWork(task=found, shipments=(), wait=early)
     chosen, places = ("s.position IN @ints", [list(token.items)]) if token.items else ("1 = 1", [])
     rows = yield Sql(
         f"SELECT {_LIST}, (SELECT b.body FROM @.pipeline_bodies b WHERE b.id = s.body) AS body"
