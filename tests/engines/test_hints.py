@@ -52,6 +52,22 @@ async def world():
     await world.hints.close()
 
 
+async def test_a_hint_that_comes_before_its_receiver_waits_is_not_lost(world):
+    world.hints.asked("orders")  # it finds nothing, and is about to wait
+    world.hints.wake(["orders"])
+    early, later = await world.waiting(), await world.waiting()
+    assert (early.done(), later.done()) == (True, False)
+    later.cancel()
+
+
+async def test_a_receiver_that_asks_has_heard_all_hints_before(world):
+    world.hints.wake(["orders"])
+    world.hints.asked("orders")
+    waiting = await world.waiting()
+    assert not waiting.done()
+    waiting.cancel()
+
+
 async def test_a_hint_wakes_those_who_wait_for_that_queue(world):
     mine, his = await world.waiting(), await world.waiting("billing")
     world.hints.wake(["orders", "nobody's"])

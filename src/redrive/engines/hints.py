@@ -38,6 +38,7 @@ class Hints:
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._left_at: dict[str, float] = {}
+        self._missed: set[str] = set()  # queues of hints that nobody waited for
         self._is_closed = False
 
     @property
@@ -47,9 +48,18 @@ class Hints:
         self._left_at = {queue: at for queue, at in self._left_at.items() if at >= since}
         return [*{**self._waiting, **self._left_at}]
 
+    def asked(self, queue: str) -> None:
+        """Note that a receiver is about to ask for messages: it finds what earlier hints were about."""
+        self._missed.discard(queue)
+
     def wake(self, queues: Iterable[str]) -> None:
-        """Wake every receiver that waits for one of these queues."""
+        """Wake every receiver that waits for one of these queues.
+
+        If none does, one may have found nothing a moment ago and be about to wait: it will not wait then.
+        """
         for queue in queues:
+            if queue not in self._waiting:
+                self._missed.add(queue)
             for waiting in self._waiting.get(queue, ()):
                 if not waiting.done():
                     waiting.set_result(None)
@@ -60,8 +70,9 @@ class Hints:
 
     async def wait(self, queue: str, seconds: float) -> None:
         """Wait until something may be ready in a queue, at most that long; not at all once it is closed."""
-        if self._is_closed:
-            await self._clock.sleep_async(0.0)  # the caller's next call raises that the engine is closed
+        if self._is_closed or queue in self._missed:
+            self._missed.discard(queue)
+            await self._clock.sleep_async(0.0)  # if it is closed, the caller's next call raises that
             return
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(queue, set()).add(waiting)

@@ -285,6 +285,7 @@ class PostgresEngine:
         self, queue: str, limit: int, *, delete: bool = False, max_bytes: int | None = None
     ) -> list[Received]:
         """Lock the next messages that are ready."""
+        self._hints.asked(queue)
         most = min(stored.bounded(limit), MOST_AT_ONCE)
         if max_bytes is not None:
             check_findable(queue)

@@ -233,6 +233,7 @@ class SqliteEngine:
         self, queue: str, limit: int, *, delete: bool = False, max_bytes: int | None = None
     ) -> list[Received]:
         """Lock the next messages that are ready."""
+        self._hints.asked(queue)
         request = LockRequest(queue, stored.bounded(limit), None, self._give_back, delete=delete, max_bytes=max_bytes)
         return await self._writer.submit(request)
 
