@@ -11,9 +11,10 @@ import shutil
 import pytest
 import typer
 
-from redrive import connect, open_recovery, open_routes
+from redrive import connect, open_pipeline, open_recovery, open_routes
 from redrive.broker import Message
 from redrive.cli.main import app
+from redrive.pipeline import OutcomeUnknown, Output, PipelineRunner, ShipmentRefused, TaskState, parse_pipeline
 from redrive.recovery import Transform
 from redrive.routes import from_queue, log, route, to_file
 
@@ -73,6 +74,59 @@ async def fill(url):
         await broker.subscribe("news", "evil", {HOSTILE: HOSTILE})
         await broker.send("news", message("unmatched"))
         await add_routes(broker)
+        await add_pipeline(broker)
+
+
+PIPELINE = f"""
+[pipeline]
+name = "evil"
+path = "/evil"
+receive = "tests.cli.test_hostile_text:receive"
+process = "tests.cli.test_hostile_text:process"
+tries = 1
+[destinations.lab]
+transport = {{ kind = "call", function = "tests.cli.test_hostile_text:send" }}
+guarantee = "at_most_once"
+retry = []
+[destinations.slow]
+transport = {{ kind = "file", folder = {json.dumps(HOSTILE)} }}
+timing = {{ every = "1d" }}
+"""
+
+
+def receive(submission):
+    return [submission.body]
+
+
+def process(report):
+    if b"boom" in report.body:
+        raise ValueError(HOSTILE)
+    yield Output("slow" if b"slow" in report.body else "lab", report.items)
+
+
+def send(shipment):
+    if b"lost" in shipment.body:
+        return OutcomeUnknown(HOSTILE)
+    return ShipmentRefused(HOSTILE) if b"bad" in shipment.body else HOSTILE
+
+
+async def add_pipeline(broker):
+    async with open_pipeline(broker, parse_pipeline(PIPELINE)) as pipeline:
+        for number, body in enumerate(("good", "bad", "bad again", "lost", "boom", "slow")):
+            await pipeline.submit(body, key=f"{number}{HOSTILE}")
+        runner = PipelineRunner(pipeline, listen="127.0.0.1:0")
+        running = asyncio.create_task(runner.run())
+        while await pipeline.tasks(states=[TaskState.READY]):
+            pass
+        runner.stop()
+        await running
+        await pipeline.hold("evil", "slow", actor=HOSTILE, reason=HOSTILE)
+        TASKS.update({each.state.word: each.id for each in await pipeline.tasks("evil")})
+        TASKS.update({each.stage: each.id for each in await pipeline.tasks("evil", states=[TaskState.WAITING])})
+
+
+TASKS: dict[str, str] = {}
+"""Tasks by their states, as commands are given them: ``@failed``."""
 
 
 async def add_routes(broker):
@@ -105,6 +159,8 @@ def _database(filled, tmp_path):
         f'[routes.evil]\nsource = {{ kind = "queue", queue = "orders" }}\nsender = {{ kind = "file", path = {text} }}\n'
     )
     (tmp_path / "bad-routes.toml").write_text(f"[routes.{text}]\nsource = {text}\n{text} = {text}\n")
+    (tmp_path / "evil-pipeline.toml").write_text(PIPELINE)
+    (tmp_path / "bad-pipeline.toml").write_text(f"[pipeline]\nname = {text}\nprocess = {text}\n{text} = {text}\n")
     (tmp_path / "evil.toml").write_text(f"[policies.{json.dumps(HOSTILE)}]\nkind = {json.dumps(HOSTILE)}\n")
 
 
@@ -227,6 +283,79 @@ COMMANDS = {
     "routes remove": [("routes", "remove", "other", "--yes"), ("routes", "remove", HOSTILE, "--yes")],
     "routes dead": [("routes", "dead", "evil"), ("routes", "dead", HOSTILE)],
     "routes replay": [("routes", "replay", "evil", "--yes"), ("routes", "replay", HOSTILE, "--yes")],
+    "pipeline": [("pipeline",)],
+    "pipeline list": [("pipeline", "list")],
+    "pipeline show": [
+        *(("pipeline", "show", f"@{state}", "--lineage") for state in ("done", "failed", "unknown", "waiting")),
+        ("pipeline", "show", "evil"),
+        ("pipeline", "show", HOSTILE),
+    ],
+    "pipeline check": [
+        ("pipeline", "check", "evil-pipeline.toml"),
+        ("pipeline", "check", "evil-pipeline.toml", "--mermaid"),
+        ("pipeline", "check", "bad-pipeline.toml"),
+        ("pipeline", "check", HOSTILE),
+        ("pipeline", "check", f"json:{HOSTILE}"),
+    ],
+    "pipeline submit": [
+        ("pipeline", "submit", "evil-pipeline.toml", "evil.toml", "--key", HOSTILE),
+        ("pipeline", "submit", "evil-pipeline.toml", "evil.toml", "--key", f"1{HOSTILE}"),
+        ("pipeline", "submit", "evil-pipeline.toml", HOSTILE),
+    ],
+    "pipeline tasks": [
+        ("pipeline", "tasks", "evil"),
+        ("pipeline", "tasks", HOSTILE),
+        ("pipeline", "tasks", "evil", "-d", HOSTILE),
+    ],
+    "pipeline stuck": [
+        ("pipeline", "stuck"),
+        ("pipeline", "stuck", HOSTILE),
+        ("pipeline", "stuck", "--older", HOSTILE),
+    ],
+    "pipeline slots": [
+        ("pipeline", "slots", "evil", "slow"),
+        ("pipeline", "slots", "evil", "lab"),
+        ("pipeline", "slots", "evil", HOSTILE),
+        ("pipeline", "slots", "evil", "slow", "--from", HOSTILE),
+    ],
+    "pipeline trace": [
+        ("pipeline", "trace", "@failed"),
+        ("pipeline", "trace", "@unknown"),
+        ("pipeline", "trace", HOSTILE),
+    ],
+    "pipeline history": [("pipeline", "history"), ("pipeline", "history", HOSTILE)],
+    "pipeline resend": [
+        ("pipeline", "resend", "@failed", "--reason", HOSTILE, "--actor", HOSTILE),
+        ("pipeline", "resend", "@unknown", HOSTILE),
+        ("pipeline", "resend", HOSTILE),
+        ("pipeline", "resend", "--pipeline", "evil", "--dry-run"),
+        ("pipeline", "resend", "--pipeline", "evil", "--wait", "0", "--yes", "--reason", HOSTILE, "--actor", HOSTILE),
+        ("pipeline", "resend", "--pipeline", "evil", "--state", "unknown", "--yes", "--actor", HOSTILE),
+        ("pipeline", "resend", "--pipeline", HOSTILE, "--yes"),
+        ("pipeline", "resend", "--pipeline", "evil", "--rate", HOSTILE),
+    ],
+    "pipeline revive": [
+        ("pipeline", "revive", "@batch", HOSTILE),
+        ("pipeline", "revive", "--pipeline", "evil", "--destination", HOSTILE),
+        ("pipeline", "revive", "--pipeline", "evil", "--yes"),
+    ],
+    "pipeline resolve": [
+        ("pipeline", "resolve", "@unknown", "--item", "1", "--as", "sent", "--reason", HOSTILE, "--actor", HOSTILE),
+        ("pipeline", "resolve", HOSTILE, "--item", "1", "--as", "not-sent"),
+    ],
+    "pipeline hold": [
+        ("pipeline", "hold", "evil", "lab", "--reason", HOSTILE, "--actor", HOSTILE),
+        ("pipeline", "hold", "evil", HOSTILE),
+        ("pipeline", "hold", HOSTILE, "lab"),
+    ],
+    "pipeline release": [
+        ("pipeline", "release", "evil", "slow", "--reason", HOSTILE),
+        ("pipeline", "release", HOSTILE, HOSTILE),
+    ],
+    "pipeline cancel": [
+        ("pipeline", "cancel", "@failed", "--reason", HOSTILE),
+        ("pipeline", "cancel", HOSTILE, "@done"),
+    ],
     "policies check": [("policies", "check", "evil.toml")],
     "policies preview": [("policies", "preview", "evil.toml"), ("policies", "preview", "evil.toml", HOSTILE)],
 }
@@ -235,6 +364,7 @@ ELSEWHERE = {
     "worker": "runs until it is stopped; what it tells are events, see test_telemetry.py",
     "operations run": "the same",
     "routes run": "the same",
+    "pipeline run": "the same",
 }
 
 
@@ -258,10 +388,15 @@ def check(text):
     assert [line for line in text.splitlines() if line.startswith("FORGED")] == []
 
 
+def meant(arguments):
+    """Return the words of a command, with the ids of tasks for their states."""
+    return [TASKS[word[1:]] if word[:1] == "@" else word for word in arguments]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_prints_no_raw_text(run, name):
     for arguments in COMMANDS[name]:
-        ran = run(*arguments)
+        ran = run(*meant(arguments))
         assert not ran.exception or isinstance(ran.exception, SystemExit), (arguments, ran.exception)
         check(ran.stdout)
         check(ran.stderr)
@@ -269,7 +404,7 @@ def test_a_command_prints_no_raw_text(run, name):
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "failed export"])
 def test_a_command_prints_exact_json(run, name):
-    ran = run(*COMMANDS[name][0], "--json")
+    ran = run(*meant(COMMANDS[name][0]), "--json")
     assert not ran.exception or isinstance(ran.exception, SystemExit), ran.exception
     assert all(each.isprintable() or each == "\n" for each in ran.output)
     if ran.exit_code == 0:
@@ -283,6 +418,12 @@ def test_a_command_prints_exact_json(run, name):
         *(("failed", "show", "5"), ("failed", "aside"), ("operations", "list"), ("operations", "show", "1")),
         *(("operations", "trail"), ("failed", "groups", "--by", "evil")),
         *(("routes", "show", "evil"), ("routes", "test", "evil", HOSTILE), ("routes", "dead", "evil")),
+        *(
+            ("pipeline", "show", "@failed"),
+            ("pipeline", "stuck"),
+            ("pipeline", "history"),
+            ("pipeline", "trace", "@done"),
+        ),
     ],
     ids=" ".join,
 )
@@ -294,7 +435,7 @@ def test_json_has_every_text_as_it_is(read, arguments):
         for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             look(each)
 
-    look(read(*arguments))
+    look(read(*meant(arguments)))
     assert any(HOSTILE in text for text in texts)
 
 

@@ -30,6 +30,21 @@ def test_a_shell_completes_the_names_of_queues(ok, tmp_path):
     assert completions("redrive send re", tmp_path) == ["readings"]
 
 
+def test_a_shell_completes_the_names_of_pipelines_and_their_destinations(ok, tmp_path):
+    from tests.cli.commands.test_pipeline import FILE
+
+    ok("queues", "declare", "daily")
+    (tmp_path / "reports.toml").write_text(FILE)
+    ok("pipeline", "submit", "reports.toml", "-", "--key", "k", stdin="x")
+    assert completions("redrive pipeline show ", tmp_path) == ["reports"]
+    assert completions("redrive pipeline hold reports l", tmp_path) == ["lab"]
+    assert completions("redrive pipeline resend --pipeline reports --destination ", tmp_path) == [
+        "archive",
+        "daily",
+        "lab",
+    ]
+
+
 def test_a_shell_completes_nothing_where_nothing_is(tmp_path):
     assert completions("redrive peek ", tmp_path) == []
     (tmp_path / "redrive.db").write_text("no database, however long this text may be" * 100)
@@ -84,7 +99,9 @@ def test_no_command_but_declare_makes_a_database(run, tmp_path):
 
     url = "sqlite:///mistyped.db"
     for name, (first, *_) in COMMANDS.items():
-        if name in ("queues declare", "topics declare", "routes add", "routes check") or first[0] == "policies":
+        if name in ("queues declare", "topics declare", "routes add", "routes check", "pipeline check"):
+            continue
+        if first[0] == "policies":
             continue
         ran = run(*first, "--url", url)
         assert (ran.exit_code, "there is no database mistyped.db" in ran.stderr) == (1, True), name

@@ -11,15 +11,27 @@ from contextlib import suppress
 
 import pytest
 
-from redrive import connect, open_recovery, open_routes
+from redrive import connect, open_pipeline, open_recovery, open_routes
 from redrive.broker import Message
+from redrive.pipeline import parse_pipeline
 from redrive.routes import from_topic, route, to_queue
 from tests.patience import PATIENCE_S
 
 QUEUE = "warehouse.deliveries.europe-west.priority"
 ROUTE = "deliveries-of-europe-west-that-are-large-and-urgent"
+PIPELINE = "reports-of-all-laboratories-of-the-north-and-west"
+LAB = "laboratory-of-a-town-with-a-long-name"
 KIND = "shop.errors.AddressNotUnderstoodByTheCarrier"
 SAID = "no house number in 'Long Street' of a town with a long name, which no carrier delivers to at all"
+
+PLAN = f"""
+[pipeline]
+name = "{PIPELINE}"
+process = "builtins:iter"
+[destinations.{LAB}]
+transport = {{ kind = "file", folder = "outbox" }}
+timing = {{ per_day = 24 }}
+"""
 
 
 async def fill():
@@ -36,6 +48,10 @@ async def fill():
             await broker.declare_topic("news")
             await routes.add(route(ROUTE, source=from_topic("news"), application="warehouse") >> to_queue(QUEUE))
             await broker.send_many("news", [b"x"] * 1_234)
+        async with open_pipeline(broker, parse_pipeline(PLAN)) as pipeline:
+            for number in range(3):
+                await pipeline.submit(b"x", key=str(number))
+            await pipeline.hold(PIPELINE, LAB, reason=SAID)
         async with open_recovery(broker) as recovery:
             await recovery.ingest()
             await recovery.recover(f"queue:{QUEUE} exception:{KIND}", actor="ana", redirect="a")
@@ -87,18 +103,32 @@ def test_numbers_and_names_are_whole(shown, columns):
     routes = shown(columns, "routes")
     assert set(re.findall(r"[\w.,-]+", routes)) >= {ROUTE, "warehouse", "running", "durable", "1,234"}
     assert ROUTE in shown(columns, "routes", "show", ROUTE)
+    pipelines = shown(columns, "pipeline")
+    assert set(re.findall(r"[\w-]+", pipelines)) >= {PIPELINE, "3"}
+    assert LAB in "".join(pipelines.split())
+    assert {PIPELINE, LAB, "held"} <= set(re.findall(r"[\w-]+", shown(columns, "pipeline", "show", PIPELINE)))
+    tasks = shown(columns, "pipeline", "tasks", PIPELINE)
+    assert len(re.findall(r"\b[0-9a-f]{28}\b", tasks)) == 3
+    assert len(re.findall(r"\b[0-9a-f]{28}\b", shown(columns, "pipeline", "stuck", "--older", "0"))) == 3
     assert "1,995 of 1,995" in " ".join(shown(columns, "operations", "show", "1", "--no-ingest").split())
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
 def test_a_table_fits_the_terminal_or_is_a_list(shown, columns):
     listed = ("failed", "list", "status:any", "--no-ingest")
-    for command in (("queues",), ("operations", "list"), ("routes",), listed):
+    for command in (
+        ("queues",),
+        ("operations", "list"),
+        ("routes",),
+        ("pipeline",),
+        ("pipeline", "stuck", "--older", "0"),
+        listed,
+    ):
         lines = shown(columns, *command).splitlines()
         is_table = len(lines[0].split()) > 3
         assert is_table or columns < 200
         assert not is_table or max(map(len, lines)) <= columns
-        assert is_table or lines[0].split()[0] in ("queue", "operation", "number", "route")
+        assert is_table or lines[0].split()[0] in ("queue", "operation", "number", "route", "pipeline", "task")
 
 
 def test_what_reads_a_pipe_gets_a_line_for_each(shown):

@@ -27,7 +27,7 @@ SEND = "pipelines/reports/send/lab"
 
 
 class Lab(Transport):
-    """A destination that refuses what it is told to, and keeps the rest."""
+    """A destination that refuses what it is set to refuse, and keeps the rest."""
 
     kind = "lab"
     outcomes: ClassVar[dict] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A pipeline as the store has it: its functions are names, and what is secret is hidden. Pure: no I/O, no clock."""
+"""A pipeline as the store has it: its functions are names, and what is secret is hidden."""
 
 import json
 from collections.abc import Mapping

@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redrive.broker.views import View
 from redrive.pipeline.infos import DestinationInfo
-from redrive.pipeline.pipelines import TaskDetail, Trace
 from redrive.pipeline.states import TaskState
-from redrive.pipeline.stored_plan import StoredPlan
+
+if TYPE_CHECKING:
+    from redrive.pipeline.pipelines import TaskDetail, Trace
+    from redrive.pipeline.stored_plan import StoredPlan
 
 __all__ = ["detail_view", "pipeline_view", "plan_view", "record_view", "trace_view"]
 
@@ -36,7 +38,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a field of any type
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def detail_view(detail: TaskDetail, trace: Trace | None = None) -> View:
+def detail_view(detail: "TaskDetail", trace: "Trace | None" = None) -> View:
     """Return a task with its shipments and its history, and where its items have come from and gone to."""
     found = {
         **record_view(detail.task),
@@ -46,7 +48,7 @@ def detail_view(detail: TaskDetail, trace: Trace | None = None) -> View:
     return found if trace is None else {**found, "lineage": trace_view(trace)["steps"]}
 
 
-def trace_view(trace: Trace) -> View:
+def trace_view(trace: "Trace") -> View:
     """Return the steps of items, and the tasks of these steps."""
     return {
         "steps": [record_view(each) for each in trace.edges],
@@ -54,7 +56,7 @@ def trace_view(trace: Trace) -> View:
     }
 
 
-def plan_view(plan: StoredPlan) -> View:
+def plan_view(plan: "StoredPlan") -> View:
     """Return what a pipeline is; functions are names, and secrets are hidden."""
     return {
         "name": plan.name,
@@ -74,7 +76,7 @@ def plan_view(plan: StoredPlan) -> View:
 
 
 def pipeline_view(
-    plan: StoredPlan,
+    plan: "StoredPlan",
     infos: Iterable[DestinationInfo],
     counts: Mapping[tuple[str, str, TaskState], int],
     next_slots: Mapping[str, datetime],

@@ -83,9 +83,9 @@ OfState = Annotated[
     ),
 ]
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The id of the task.")]
-TaskIds = Annotated[list[str], typer.Argument(metavar="TASK...", help="The ids of the tasks.", show_default=False)]
+TaskIds = Annotated[list[str], typer.Argument(metavar="TASK", help="The ids of the tasks.", show_default=False)]
 SomeTaskIds = Annotated[
-    list[str] | None, typer.Argument(metavar="TASK...", help="The ids of the tasks.", show_default=False)
+    list[str] | None, typer.Argument(metavar="TASK", help="The ids of the tasks.", show_default=False)
 ]
 OfPipeline = Annotated[
     str | None,

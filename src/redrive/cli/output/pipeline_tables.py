@@ -130,13 +130,13 @@ def plan_lines(plan: StoredPlan) -> list[Text]:
     """Return what a pipeline does, stage by stage."""
     settings = plan.settings
     version = f", version {plan.version}" if plan.version else ""
-    wide = max(map(len, ("receive", "process", *plan.destinations)))
     rows = [("receive", _receive(settings)), ("process", _process(settings))]
     for each in plan.destinations.values():
         rows += [(f"to {each.name}", each.transport), *(("", line) for line in _destination(each))]
+    wide = max(len(one_line(name)) for name, _ in rows)
     lines = [Text(f"pipeline {one_line(plan.name)}{version}", style="bold")]
     return lines + [
-        Text.assemble((f"  {one_line(name):<{wide + 3}}  ", "dim"), one_line(text, 10_000)) for name, text in rows
+        Text.assemble((f"  {one_line(name):<{wide}}  ", "dim"), one_line(text, 10_000)) for name, text in rows
     ]
 
 

@@ -65,10 +65,10 @@ def resend(
     the work.
 
     Examples:
-      redrive pipeline resend 0193a1b2c3d45f6e7a8b9c0d1e2f
-      redrive pipeline resend 0193a1b2c3d45f6e7a8b9c0d1e2f --items unknown --reason 'the lab has nothing'
+      redrive pipeline resend TASK
+      redrive pipeline resend TASK --items unknown --reason 'the lab has nothing'
       redrive pipeline resend --pipeline reports --dry-run
-      redrive pipeline resend --pipeline reports --destination lab --rate 40/s --yes
+      redrive pipeline resend --pipeline reports -d lab --rate 40/s --yes
       redrive pipeline resend --pipeline reports --state unknown --yes
     """
     speed, who = per_second(rate), ChangeOptions(request.reason, request.actor).who
@@ -105,12 +105,14 @@ def revive(
     yes: Yes = False,
     connection: BrokerConnection,
 ) -> None:
-    """Let tasks that have expired, or that broke a merge, wait for the next slot.
+    """Let tasks that have expired, or broke a merge, wait for the next slot.
+
+    Without TASK, all of a pipeline or of one of its destinations.
 
     Examples:
-      redrive pipeline revive 0193a1b2c3d45f6e7a8b9c0d1e2f
+      redrive pipeline revive TASK
       redrive pipeline revive --pipeline reports --destination lab --dry-run
-      redrive pipeline revive --pipeline reports --destination lab --reason 'the lab is back' --yes
+      redrive pipeline revive --pipeline reports --reason 'back again' --yes
     """
     _check_either(tasks, pipeline)
     if pipeline is not None:

@@ -29,9 +29,11 @@ def resolve(
 ) -> None:
     """Say what has become of shipments with an unknown outcome.
 
+    The task is done when all its shipments have arrived.
+
     Examples:
-      redrive pipeline resolve 0193a1b2c3d45f6e7a8b9c0d1e2f --item 3 --as sent
-      redrive pipeline resolve 0193a1b2c3d45f6e7a8b9c0d1e2f --item 1 --item 2 --as not-sent --reason 'asked the lab'
+      redrive pipeline resolve TASK --item 3 --as sent
+      redrive pipeline resolve TASK --item 1 --item 2 --as not-sent --reason 'asked'
     """
 
     async def work(pipelines: Pipelines) -> TaskInfo:
@@ -103,7 +105,7 @@ def _print(connection: BrokerConnection, info: DestinationInfo, sentence: str) -
 def cancel(tasks: TaskIds, *, change: ChangeOptions, connection: BrokerConnection) -> None:
     """Let nothing more be done with tasks. resend and revive bring them back.
 
-    Example: redrive pipeline cancel 0193a1b2c3d45f6e7a8b9c0d1e2f --reason 'test data'
+    Example: redrive pipeline cancel TASK --reason 'test data'
     """
 
     async def work(pipelines: Pipelines, task: str) -> TaskInfo:

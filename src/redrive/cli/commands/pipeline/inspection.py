@@ -117,11 +117,14 @@ def show(
     ] = False,
     connection: BrokerConnection,
 ) -> None:
-    """Show a pipeline: what it is, and what waits; or a task: its shipments and history.
+    """Show a pipeline and what waits in it, or a task and its history.
+
+    Passwords and secrets in a pipeline are not shown. A task is shown with
+    what its destination said of each shipment.
 
     Examples:
       redrive pipeline show reports
-      redrive pipeline show 0193a1b2c3d45f6e7a8b9c0d1e2f --lineage
+      redrive pipeline show TASK --lineage
     """
 
     async def look(pipelines: Pipelines) -> PipelineSummary | tuple[TaskDetail, TraceFound | None]:

@@ -50,14 +50,14 @@ def trace(
     item: Annotated[str, typer.Argument(metavar="ITEM|TASK", help="An item, or all items of a task.")],
     connection: BrokerConnection,
 ) -> None:
-    """Show where an item has come from and gone to: every task, and what each destination said.
+    """Show where an item has come from and gone to, as a tree of tasks.
 
     A task stands above those that its items have gone to. An item is called
     TASK.N after the task that received it; JSON has all of them.
 
     Examples:
-      redrive pipeline trace 0193a1b2c3d45f6e7a8b9c0d1e2f
-      redrive pipeline trace 0193a1b2c3d45f6e7a8b9c0d1e2f.3 --json
+      redrive pipeline trace TASK
+      redrive pipeline trace TASK.3 --json
     """
 
     async def look(pipelines: Pipelines) -> TraceFound:

@@ -51,6 +51,9 @@ def tasks(
 ) -> None:
     """List the tasks of a pipeline, the newest first.
 
+    A submission is a process task; what it makes for a destination is a
+    batch task if that has slots, and then a send task.
+
     Examples:
       redrive pipeline tasks reports
       redrive pipeline tasks reports --destination lab --state failed,unknown
@@ -80,10 +83,10 @@ def stuck(
     limit: Limit = 100,
     connection: BrokerConnection,
 ) -> None:
-    """List what should have been done by now, and what needs a person; the oldest first.
+    """List what should have been done by now, and what needs a person.
 
     That is work of any stage that is overdue, and tasks that failed, have
-    expired or have an unknown outcome.
+    expired or have an unknown outcome; the oldest first.
 
     Examples:
       redrive pipeline stuck

@@ -13,7 +13,7 @@ import typer
 from redrive import open_pipeline
 from redrive.broker import Broker
 from redrive.cli.commands.pipeline.connection import plan_in
-from redrive.cli.open import with_broker
+from redrive.cli.open import check_exists, with_broker
 from redrive.cli.options.connection import BrokerConnection, Url
 from redrive.cli.options.groups import grouped
 from redrive.cli.options.pipeline import PlanTarget
@@ -109,10 +109,11 @@ def run(
     ] = "127.0.0.1:8080",
     url: Url = None,
 ) -> None:
-    """Run a pipeline until Ctrl-C or SIGTERM; create the database if there is none.
+    """Run a pipeline until Ctrl-C or SIGTERM.
 
-    Several processes may run the same pipeline. What has begun is finished
-    at the end; a second signal ends it at once, and the next process goes on.
+    The database is created if it does not exist. Several processes may run
+    the same pipeline. What has begun is finished at the end; a second signal
+    ends it at once, and the next process goes on.
 
     Examples:
       redrive pipeline run reports.toml
@@ -176,6 +177,7 @@ def submit(
       redrive pipeline submit reports.toml report.json --key report-17
       redrive pipeline submit shop.reports:pipe - --key report-18
     """
+    check_exists(connection.broker_url)
     plan, body = plan_in(target), _read(file)
 
     async def work(broker: Broker) -> SubmissionReceipt:
