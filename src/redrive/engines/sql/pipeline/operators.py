@@ -106,7 +106,7 @@ def prune(ended_before: float, limit: int) -> Script[int]:
         Sql(
             f"SELECT t.id FROM @.pipeline_tasks t WHERE {among('t.state', ENDED_TASKS)} AND t.changed_at <= ?"
             " AND NOT EXISTS (SELECT 1 FROM @.pipeline_items i WHERE i.parent_task = t.id)"
-            " ORDER BY t.changed_at, t.id LIMIT ?",
+            " ORDER BY t.changed_at, t.id LIMIT ? @lock",
             [ended_before, limit],
         )
     )
@@ -120,5 +120,9 @@ def prune(ended_before: float, limit: int) -> Script[int]:
     yield Sql("DELETE FROM @.pipeline_items WHERE task IN @texts", [ids])
     yield Sql("DELETE FROM @.pipeline_actions WHERE task IN @texts", [ids])
     yield Sql("DELETE FROM @.pipeline_tasks WHERE id IN @texts", [ids])
-    yield Sql("DELETE FROM @.pipeline_submissions WHERE accepted_at <= ?", [ended_before])
+    yield Sql(
+        "DELETE FROM @.pipeline_submissions WHERE accepted_at <= ?"
+        " AND NOT EXISTS (SELECT 1 FROM @.pipeline_tasks t WHERE t.id = task)",
+        [ended_before],
+    )
     return len(ids)

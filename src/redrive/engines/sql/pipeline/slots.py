@@ -9,7 +9,7 @@ from typing import Final
 
 from redrive.clock import utc
 from redrive.engines.sql.pipeline.tasks import TASK_COLUMNS, make, note, note_all, task_of, when
-from redrive.engines.sql.script import Many, Script, Sql, insert, now, plain, scalar
+from redrive.engines.sql.script import Many, Script, Sql, insert, now, plain
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import DestinationNotFound, TaskConflict
 from redrive.pipeline.infos import DestinationInfo, SlotInfo
@@ -112,15 +112,19 @@ def open_slot(slot: SlotKey, closed_by: str) -> Script[None]:
     """Open a slot, once.
 
     Raises:
-        SlotTaken: it was opened before; or another one is open, if this one is not on the timetable.
+        SlotTaken: it, or a later one, was opened before; or another one is open, if this one is not on the timetable.
     """
     time = yield from now()
-    held = yield from scalar(
-        Sql("SELECT is_held FROM @.pipeline_destinations WHERE pipeline = ? AND name = ? @lock", _place(slot))
+    rows = yield Sql(
+        "SELECT is_held, last_slot FROM @.pipeline_destinations WHERE pipeline = ? AND name = ? @lock", _place(slot)
     )
-    if held is None or held:
+    if not rows or rows[0]["is_held"]:
         raise SlotTaken(slot.at)
-    if closed_by != "time":
+    if closed_by == "time":
+        last = rows[0]["last_slot"]
+        if last is not None and last >= slot.at:  # whoever opened that has passed this one over
+            raise SlotTaken(slot.at)
+    else:
         others = yield Sql(
             f"SELECT 1 FROM @.pipeline_slots WHERE pipeline = ? AND destination = ? AND {_OPEN} LIMIT 1", _place(slot)
         )
