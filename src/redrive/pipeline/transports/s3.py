@@ -109,7 +109,7 @@ def _store(settings: S3Transport) -> "S3Store":
         "allow_http": (settings.endpoint or "").startswith("http://"),
         "timeout": timedelta(seconds=settings.timeout),
         "connect_timeout": timedelta(seconds=settings.timeout / 2),  # before the whole time is over: then it is away
-        "pool_max_idle_per_host": 0,  # the server may close a connection at any time, and then nobody knows
+        "pool_max_idle_per_host": "0",  # the server may close a connection at any time, and then nobody knows
     }
     return S3Store(
         settings.bucket,

@@ -5,13 +5,12 @@ Until it is renamed, the destination does not have it. The answer to the renamin
 look at the name tells. A file that has the name is never replaced.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from redrive.broker import DurationSetting, WholeSetting
 from redrive.errors import InvalidSetting, MissingExtra
@@ -28,19 +27,16 @@ from redrive.pipeline.shipment import (
 )
 from redrive.pipeline.shipment_names import NameTemplateSetting, name_of, temporary_name, temporary_names
 from redrive.pipeline.transport import OpenTransport, TransportEnvironment
+from redrive.pipeline.transports import sftp_files
 from redrive.pipeline.transports.placed import PlacedTransport, absent, displaced, taken
 from redrive.printable import one_line
 
 if TYPE_CHECKING:
-    from asyncssh import SFTPClient, SFTPClientFile, SSHClientConnection
-
-T = TypeVar("T")
-
-_Look: TypeAlias = Literal["absent", "same", "other", "hidden"]
+    from asyncssh import SFTPClient, SSHClientConnection
 
 _EXCERPT: Final = 200
-_MOST_COMPARED: Final = 1_048_576
-"""A larger file is the same if it has the same name and size."""
+_MOST_IDLE: Final = 4
+"""How many connections are kept between shipments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,197 +139,112 @@ class _Upload:
         self.may_be_there = False
 
 
-class _Incomplete(Exception):
-    """The server has not stored all that was sent."""
-
-
 class _OpenSftpTransport:
-    """A server that files are uploaded to. The connection is kept between shipments."""
+    """A server that files are uploaded to. Each shipment has a connection for itself, which the next one gets."""
 
     def __init__(self, settings: SftpTransport, environment: TransportEnvironment) -> None:
         self._settings = settings
         self._clock = environment.clock
         self._options = _options(settings)
-        self._connecting = asyncio.Lock()
-        self._connection: SSHClientConnection | None = None
-        self._sftp: SFTPClient | None = None
+        self._idle: list[tuple[SSHClientConnection, SFTPClient]] = []
 
     async def send(self, shipment: Shipment) -> ShipmentOutcome:
-        import asyncssh
-
         upload = _Upload()
         try:
             name = name_of("name", self._settings.name, shipment)
-            async with self._clock.timeout(self._settings.timeout):
-                return await self._put(name, shipment, upload)
+            async with self._clock.timeout(self._settings.timeout), self._connected() as sftp:
+                return await self._put(sftp, name, shipment, upload)
         except InvalidSetting as error:
             return ShipmentRefused(str(error))
         except TimeoutError:
-            self._disconnect()  # whatever the server still does with what it has got
             return self._lost(upload, f"no answer after {self._settings.timeout:g} s")
         except Exception as error:  # noqa: BLE001 - whatever went wrong, what counts is how far it has come
             problem = one_line(error, _EXCERPT) or type(error).__name__
-            has_answered = isinstance(error, asyncssh.SFTPError | _Incomplete) and not _is_loss(error)
-            if has_answered and not upload.may_be_there:
+            if sftp_files.is_answer(error) and not upload.may_be_there:
                 return ShipmentDelayed(f"{self._settings.address}: {problem}")
             return self._lost(upload, problem)
 
     async def probe(self, shipment: Shipment) -> ProbeOutcome:
         try:
-            name = name_of("name", self._settings.name, shipment)
-            async with self._clock.timeout(self._settings.timeout):
-                found = await self._look(await self._connected(), self._path(name), shipment.body)
+            path = self._path(name_of("name", self._settings.name, shipment))
+            async with self._clock.timeout(self._settings.timeout), self._connected() as sftp:
+                found = await sftp_files.look(sftp, path, shipment.body)
         except Exception as error:  # noqa: BLE001 - nothing is known then
-            if isinstance(error, TimeoutError):
-                self._disconnect()
             return OutcomeUnknown(f"{self._settings.address}: {one_line(error, _EXCERPT) or type(error).__name__}")
-        outcomes: dict[_Look, ProbeOutcome] = {
-            "same": ShipmentSent(self._path(name)),
-            "absent": absent(self._path(name)),
-            "other": displaced(self._path(name)),
+        outcomes: dict[sftp_files.Look, ProbeOutcome] = {
+            "same": ShipmentSent(path),
+            "absent": absent(path),
+            "other": displaced(path),
             "hidden": OutcomeUnknown(f"{self._settings.address}: the server does not let this user look"),
         }
         return outcomes[found]
 
     async def close(self) -> None:
-        closing, self._connection, self._sftp = self._connection, None, None
-        if closing is not None:
-            closing.close()
-            await closing.wait_closed()
+        closing, self._idle = self._idle, []
+        for connection, _ in closing:
+            connection.abort()
+        for connection, _ in closing:
+            await connection.wait_closed()
 
-    # --- one shipment
-
-    async def _put(self, name: str, shipment: Shipment, upload: _Upload) -> ShipmentOutcome:
-
-        sftp = await self._connected()
+    async def _put(self, sftp: "SFTPClient", name: str, shipment: Shipment, upload: _Upload) -> ShipmentOutcome:
         target, part = self._path(name), self._path(temporary_name(name, shipment.attempt))
-        found = await self._look(sftp, target, shipment.body)
+        found = await sftp_files.look(sftp, target, shipment.body)
         if found in ("absent", "hidden"):
-            await self._write(sftp, part, shipment.body)
+            await sftp_files.write(sftp, part, shipment.body)
             upload.may_be_there = True
-            found = await self._renamed(sftp, part, target, shipment.body)
+            found = await sftp_files.rename(sftp, part, target, shipment.body)
             upload.may_be_there = found in ("same", "other")
-        await self._sweep(sftp, name, shipment.attempt)
+        for each in temporary_names(name, shipment.attempt):  # what attempts have left, whose connection died
+            await sftp_files.remove(sftp, self._path(each))
         if found in ("absent", "hidden"):
             return ShipmentDelayed(f"{self._settings.address}: the file cannot be renamed to {target}")
         return taken(target) if found == "other" else ShipmentSent(target)
 
-    async def _renamed(self, sftp: "SFTPClient", part: str, target: str, body: bytes) -> _Look:
-        """Give a file its name; return what has this name then."""
+    @asynccontextmanager
+    async def _connected(self) -> "AsyncGenerator[SFTPClient]":
+        """Give a connection that works; it is kept if the server has answered everything."""
+        connection, sftp = await self._connection()
+        try:
+            yield sftp
+        except BaseException as error:
+            if sftp_files.is_answer(error):
+                self._keep(connection, sftp)
+            else:
+                connection.abort()
+            raise
+        self._keep(connection, sftp)
+
+    async def _connection(self) -> "tuple[SSHClientConnection, SFTPClient]":
+        """Return a connection: one that has died meanwhile is noticed before anything is written."""
         import asyncssh
 
-        try:
-            await _rename(sftp, part, target)
-        except asyncssh.SFTPError as error:
-            if _is_loss(error):
+        while self._idle:
+            connection, sftp = self._idle.pop()
+            try:
+                await sftp.realpath(".")
+            except (asyncssh.Error, OSError):
+                connection.abort()
+            except BaseException:
+                connection.abort()
                 raise
-            return await self._look(sftp, target, body)  # it may be there, by another process
-        return "same"
-
-    async def _look(self, sftp: "SFTPClient", path: str, body: bytes) -> _Look:
-        """Return whether a file is there, and whether it has these bytes."""
-        import asyncssh
-
+            else:
+                return connection, sftp
+        connection = await asyncssh.connect(self._settings.host, **self._options)
         try:
-            size = (await sftp.stat(path)).size
-            if size is not None and size != len(body):
-                return "other"
-            if len(body) > _MOST_COMPARED:
-                return "same"
-            file = await sftp.open(path, "rb")
-            content: object = await _then_close(file, file.read())  # bytes, whatever the stubs say
-            return "same" if content == body else "other"  # noqa: TRY300 - what it says is of no interest to an else
-        except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):
-            return "absent"
-        except asyncssh.SFTPPermissionDenied:  # of a box that one can only put something into
-            return "hidden"
+            return connection, await connection.start_sftp_client()
+        except BaseException:
+            connection.abort()
+            raise
 
-    async def _write(self, sftp: "SFTPClient", part: str, body: bytes) -> None:
-        """Write a file. What an earlier process has left of it is written over, and never shortened."""
-        from asyncssh.constants import FXF_CREAT, FXF_WRITE
-
-        file = await sftp.open(part, FXF_WRITE | FXF_CREAT, encoding=None)
-        size = await _then_close(file, _written(file, body))
-        if size is not None and size != len(body):
-            await self._remove(sftp, part)
-            raise _Incomplete(f"of {len(body):,} bytes, {size:,} are in the file")
-
-    async def _sweep(self, sftp: "SFTPClient", name: str, attempt: int) -> None:
-        """Remove what attempts have left, whose process or connection died."""
-        for each in temporary_names(name, attempt):
-            await self._remove(sftp, self._path(each))
-
-    async def _remove(self, sftp: "SFTPClient", path: str) -> None:
-        import asyncssh
-
-        with suppress(asyncssh.Error, OSError):
-            await sftp.remove(path)
-
-    # --- the connection
-
-    async def _connected(self) -> "SFTPClient":
-        """Return a connection that works: one that has died meanwhile is noticed before anything is written."""
-        import asyncssh
-
-        async with self._connecting:
-            if self._sftp is not None:
-                with suppress(asyncssh.Error, OSError):
-                    await self._sftp.realpath(".")
-                    return self._sftp
-                self._disconnect()
-            self._connection = await asyncssh.connect(self._settings.host, **self._options)
-            self._sftp = await self._connection.start_sftp_client()
-            return self._sftp
-
-    def _disconnect(self) -> None:
-        ending, self._connection, self._sftp = self._connection, None, None
-        if ending is not None:
-            ending.abort()
+    def _keep(self, connection: "SSHClientConnection", sftp: "SFTPClient") -> None:
+        if len(self._idle) < _MOST_IDLE and not connection.is_closed():
+            self._idle.append((connection, sftp))
+        else:
+            connection.abort()
 
     def _path(self, name: str) -> str:
-        return f"{self._settings.folder.rstrip('/') or ''}/{name}"
+        return f"{self._settings.folder.rstrip('/')}/{name}"
 
     def _lost(self, upload: _Upload, problem: str) -> ShipmentOutcome:
         reason = f"{self._settings.address}: {problem}"
         return OutcomeUnknown(reason) if upload.may_be_there else DestinationAway(reason)
-
-
-async def _written(file: "SFTPClientFile", body: bytes) -> int | None:
-    """Write to a file, as far as possible to the disk; return how large the file is then."""
-    import asyncssh
-
-    await file.write(body)
-    with suppress(asyncssh.SFTPOpUnsupported):
-        await file.fsync()
-    return (await file.stat()).size
-
-
-async def _then_close(file: "SFTPClientFile", working: Awaitable[T]) -> T:
-    """Return what comes of work on a file, which is closed if the server answers: nobody waits for one that does not."""
-    import asyncssh
-
-    try:
-        result = await working
-    except asyncssh.SFTPError:
-        with suppress(asyncssh.Error, OSError):
-            await file.close()
-        raise
-    await file.close()
-    return result
-
-
-def _is_loss(error: Exception) -> bool:
-    """Say whether an error is that there was no answer."""
-    import asyncssh
-
-    return isinstance(error, asyncssh.SFTPConnectionLost | asyncssh.SFTPNoConnection)
-
-
-async def _rename(sftp: "SFTPClient", part: str, target: str) -> None:
-    """Give a file its name. A server without this command has the one of POSIX, which may replace a file."""
-    import asyncssh
-
-    try:
-        await sftp.rename(part, target)
-    except asyncssh.SFTPOpUnsupported:
-        await sftp.posix_rename(part, target)
