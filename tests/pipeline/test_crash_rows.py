@@ -10,12 +10,13 @@ import pytest
 
 from redrive.broker import Message, dead_letter_queue
 from redrive.clock import pause
+from redrive.errors import TaskConflict
 from redrive.pipeline import Output, ShipmentState, TaskState
 from redrive.pipeline.stage import MOST_DEATHS
 from tests.conformance.homes import PostgresHome
 from tests.crash.harness import Mishap
 from tests.pipeline.crash_parts import FLAVOURS, LOCK_S, LOOK_S
-from tests.pipeline.crash_plans import new_world, one, only_task, tasks_of, words
+from tests.pipeline.crash_plans import batched, new_world, one, only_task, tasks_of, words
 
 
 @pytest.fixture
@@ -266,4 +267,37 @@ async def test_a_process_that_is_told_to_stop_finishes_or_gives_back_at_once(nth
         states = {row["state"] for row in await world.rows("SELECT state FROM @.pipeline_shipments")}
         assert ShipmentState.INTENT not in states
         await world.live()
+        await world.check()
+
+
+# --- a part of a process ends, and the process lives on
+
+
+async def test_a_stage_that_ends_is_started_again_and_no_other_is_started_twice():
+    async with new_world(None) as world:
+        process = world.process()
+
+        async def end():
+            await process.started.wait()
+            await pause(world.clock, 1.5)
+            worker, _ = process.runner._stages["process"]
+            worker.stop()
+
+        await world.play(process.live(), end())
+        assert any("process is started again" in str(event) for event in process.events)
+        left = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("redrive-pipelines/")]
+        assert left == []
+        await world.check()
+
+
+async def test_a_decider_that_fails_decides_again():
+    async with new_world(batched()) as world:
+        process = world.process()
+
+        async def fail():
+            raise TaskConflict("t", "something that nobody has thought of")
+
+        world.before["open_slot"] = fail
+        await world.play(process.live())
+        assert any("nobody has thought of" in str(event) for event in process.events)
         await world.check()

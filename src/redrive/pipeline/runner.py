@@ -166,13 +166,20 @@ class PipelineRunner:
 
     def _start_stages(self) -> None:
         plan = self._environment.plan
-        process, batch = ProcessStage(self._environment), BatchStage(self._environment)
-        self._stages["process"] = self._started(plan.process_queue, process.handle, plan.concurrency)
-        self._stages["batch"] = self._started(plan.batch_queue, batch.handle, 1)
+        for name in ("process", "batch"):
+            self._start_stage(name)
         if plan.path is not None:
             intake = PipelineIntake(self._environment)
             serving = self.http.serve(plan.path, ("POST",), intake.answer, plan.max_bytes)
             self._receiving = asyncio.create_task(serving, name="redrive-pipeline-http")
+
+    def _start_stage(self, name: str) -> None:
+        plan = self._environment.plan
+        if name == "process":
+            handle = ProcessStage(self._environment).handle
+            self._stages[name] = self._started(plan.process_queue, handle, plan.concurrency)
+        else:
+            self._stages[name] = self._started(plan.batch_queue, BatchStage(self._environment).handle, 1)
 
     def _start_sending(self, name: str) -> None:
         destination = self._environment.plan.destinations[name]
@@ -213,8 +220,7 @@ class PipelineRunner:
         for name, (_, task) in list(self._stages.items()):
             if task.done():
                 self._report_state("", "broken", f"{name} is started again, after {task.exception()}")
-                self._start_stages()
-                return
+                self._start_stage(name)
         for name, (_, (_, task)) in list(self._sending.items()):
             if task.done():
                 self._report_state(name, "broken", f"it is started again, after {task.exception()}")
@@ -243,7 +249,7 @@ class PipelineRunner:
                 await self.decider.decide()
                 before = self._clock.time() - self._environment.plan.keep
                 await self._environment.ledger.prune(before, _PRUNE_AT_ONCE)
-            except EngineUnavailable as error:
+            except Exception as error:  # noqa: BLE001 - without a decider nothing would be batched any more
                 self._report_state("", "broken", one_line(error, 300))
             await pause(self._clock, _LOOK_EVERY_S)  # so that many new tasks are looked at together
             with suppress(TimeoutError):
