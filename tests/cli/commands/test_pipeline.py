@@ -380,6 +380,8 @@ def test_a_report_that_could_not_be_processed_is_processed_again(read, run, subm
     task = submit("boom")
     first = run("pipeline", "resend", "--pipeline", "reports", "--wait", "0", "--yes", "--json")
     assert json.loads(first.stdout)["progress"]["forwarded"] == 1
+    again = run("pipeline", "resend", "--pipeline", "reports", "--yes")
+    assert (again.exit_code, "operation 1 has sent the messages of these tasks already" in again.stderr) == (4, True)
     asyncio.run(worked())  # it fails again
     assert read("pipeline", "show", task)["state"] == "failed"
     assert [each["name"] for each in read("pipeline", "show", task)["history"]].count("process_error") == 2

@@ -100,10 +100,21 @@ def resend_failed(
         operation = await opened.recovery.recover(chosen, rate=rate, **request.who)
         verbs = "   ".join(f"redrive operations {verb} {operation.number}" for verb in ("watch", "pause", "cancel"))
         console.hint(f"operation {operation.number}: {verbs}")
+        console.hint("a process that runs the pipeline does the work: redrive pipeline run PLAN")
         return operation
 
-    check_any(with_recovery(connection, look, sources.without_ingest))
+    _check(with_recovery(connection, look, sources.without_ingest))
     run_operation(connection, sources, wait, ask, is_left=lambda _operation: course.detach)
+
+
+def _check(seen: Forecast) -> None:
+    """Refuse a request that would send nothing."""
+    if not seen.is_repeated and not seen.found.matched and seen.sent is not None and seen.sent.holders:
+        number = seen.sent.holders[0].operation
+        problem = f"operation {number} has sent the messages of these tasks already, and nothing has come of it yet"
+        way_on = f"run the pipeline: redrive pipeline run PLAN\n  redrive operations show {number}"
+        raise console.refusal(f"{problem}; {way_on}", ExitStatus.NOTHING_CHOSEN)
+    check_any(seen)
 
 
 async def _failed(pipelines: Pipelines, pipeline: str, destination: str | None) -> FailedTasks:
