@@ -341,6 +341,21 @@ async def test_a_new_version_that_cannot_begin_leaves_the_old_one_running(bench,
     await bench.until(lambda: got("new") == ["2"])
 
 
+async def test_a_new_version_for_another_source_that_cannot_begin_leaves_the_old_source_open(bench):
+    await bench.apply(line("a"))
+    PickySender.refusals["new"] = RuntimeError("odd")
+    DebugSender.reset("new")
+    await bench.apply(line("a", gate("others"), sender=PickySender("new")))
+    assert bench.reported(RouteBroken)[-1].version == 2
+    await bench.put("orders", "1")
+    await bench.delivered("a", ["1"])
+    PickySender.refusals.clear()
+    await bench.follow()
+    await bench.put("others", "2")
+    await bench.until(lambda: got("new") == ["2"])
+    await bench.until(lambda: "orders" not in GateReceiver.intakes)
+
+
 async def test_a_route_that_cannot_begin_is_no_trouble_for_others_and_can_be_removed(bench):
     PickySender.refusals["a"] = RuntimeError("odd")
     await bench.apply(picky("a"), line("b"))

@@ -24,7 +24,7 @@ from redrive.routes.leg_step import LegStep
 from redrive.routes.plan import plan_of
 from redrive.routes.route import DEFAULT_APPLICATION, Route
 from redrive.routes.route_file import route_from_json
-from redrive.routes.subscriptions import close_queue, look_at, subscribe
+from redrive.routes.subscriptions import look_at, subscribe
 from redrive.routes.trial import try_route
 
 _ATTEMPTS: Final = 5
@@ -300,8 +300,6 @@ class Routes:
             route = route_from_json(stored.definition)
             if stored.state != "removed":
                 await subscribe(self._broker, route, takes_events=stored.state in _LIVE)
-            for queue in stored.earlier_queues:
-                await close_queue(self._broker, queue)
 
 
 def _together(one: Resubmitted, other: Resubmitted) -> Resubmitted:

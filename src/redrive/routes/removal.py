@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Ends routes that are drained or removed: their queues are emptied, and go when nothing is in them."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from redrive.clock import utc
@@ -12,12 +12,22 @@ from redrive.routes.route import Route
 from redrive.routes.subscriptions import bury_all, look_at, remove_empty
 
 
-async def finish_removals(routes: Routes, stored: Mapping[tuple[str, str], tuple[StoredRoute, Route]]) -> None:
-    """Take the next step with every route that is on its way out, and with queues that routes had before."""
-    for each, route in stored.values():
+async def finish_removals(
+    routes: Routes,
+    stored: Mapping[tuple[str, str], tuple[StoredRoute, Route]],
+    broken: Container[tuple[str, str]] = (),
+) -> None:
+    """Take the next step with every route that is on its way out, and with queues that routes had before.
+
+    Args:
+        routes: the routes.
+        stored: those to look at, by application and name.
+        broken: those whose last version cannot run here: the one before it may still need its queues.
+    """
+    for key, (each, route) in stored.items():
         if each.state in ("draining", "cancelling"):
             await _finish(routes, each, route)
-        elif each.earlier_queues:
+        elif each.earlier_queues and key not in broken:
             await _forget_earlier(routes, each)
 
 

@@ -33,7 +33,7 @@ from redrive.routes.route_file import route_from_json
 from redrive.routes.running_receiver import RunningReceiver
 from redrive.routes.running_route import RunningRoute
 from redrive.routes.stored_legs import StoredLegs
-from redrive.routes.subscriptions import subscribe
+from redrive.routes.subscriptions import close_queue, subscribe
 from redrive.routes.suspects import Suspects
 from redrive.telemetry import Event, report
 from redrive.worker import signals
@@ -120,7 +120,7 @@ class RouteRunner:
                 self._taps = revision.taps
                 if revision.number != self._seen or self._broken or self._has_ended():
                     await self._reconcile(revision)
-                await finish_removals(self._routes, self._stored)
+                await finish_removals(self._routes, self._stored, self._broken)
             except EngineUnavailable as error:
                 self._note_outage(error)
 
@@ -213,6 +213,7 @@ class RouteRunner:
         if old is None or old.stored != stored or errors:
             await subscribe(self._broker, route, takes_events=stored.state in _RECEIVING)
         if stored.state not in _DELIVERING:
+            await self._close_earlier(stored)
             return
         if old is not None and old.stored.version == stored.version:
             old.stored = stored
@@ -223,8 +224,14 @@ class RouteRunner:
         self._running[key] = new
         self._runners.by_name[key] = new.runner
         self._report(RouteChanged(stored.application, stored.name, stored.version, stored.state))
+        await self._close_earlier(stored)
         if old is not None:
             await old.stop()
+
+    async def _close_earlier(self, stored: StoredRoute) -> None:
+        """Let the queues of a route's earlier sources get no more events: the version for the new source can run."""
+        for queue in stored.earlier_queues:
+            await close_queue(self._broker, queue)
 
     def _new_route(self, stored: StoredRoute, route: Route) -> RunningRoute:
         environment = self._environment(route.application, route.name)
@@ -246,7 +253,11 @@ class RouteRunner:
         self._report(RouteChanged(*key, running.stored.version, state))
 
     async def _update_receivers(self) -> None:
-        receiving = {key: each for key, each in self._stored.items() if each[0].state in _RECEIVING}
+        receiving = {
+            key: (stored, self._running[key].route if key in self._broken and key in self._running else route)
+            for key, (stored, route) in self._stored.items()
+            if stored.state in _RECEIVING
+        }
         try:
             plans = plan_of([route for _, route in receiving.values()])
         except InvalidRoute as error:  # stored by another version of Redrive; what runs goes on
