@@ -1,10 +1,21 @@
 # SPDX-License-Identifier: MIT
 """What becomes of a submission in each stage, when all goes well and when it does not."""
 
+import asyncio
+import socket
+
 import pytest
 
+import redrive
 from redrive.broker import Message
-from redrive.errors import InvalidMessage, MessageTooLarge, SubmissionConflict, SubmissionRefused, TaskConflict
+from redrive.errors import (
+    InvalidMessage,
+    InvalidSetting,
+    MessageTooLarge,
+    SubmissionConflict,
+    SubmissionRefused,
+    TaskConflict,
+)
 from redrive.pipeline import (
     DestinationAway,
     Every,
@@ -12,6 +23,7 @@ from redrive.pipeline import (
     OutcomeUnknown,
     Output,
     PipelineDestination,
+    PipelineRunner,
     ShipmentDelayed,
     ShipmentRefused,
     ShipmentSent,
@@ -61,6 +73,21 @@ async def test_what_cannot_be_taken_is_refused_with_the_fix(bench):
         await reports.submit(b"a")
     with pytest.raises(InvalidMessage, match="255"):
         await reports.submit(b"a", key="k" * 256)
+
+
+async def test_a_runner_whose_address_is_taken_says_so(bench):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        pipe = pipeline("now")
+        pipe._settings["path"] = "/reports"
+        reports = redrive.open_pipeline(bench.broker, pipe)
+        async with reports:
+            runner = PipelineRunner(reports, listen=f"127.0.0.1:{taken.getsockname()[1]}")
+            running = asyncio.create_task(runner.run())
+            while not running.done():
+                bench.clock.advance(1)
+                await asyncio.to_thread(bool)
+            with pytest.raises(InvalidSetting, match="listen"):
+                await running
 
 
 # --- processing
@@ -123,7 +150,7 @@ async def test_a_report_that_always_fails_is_poison_after_its_tries_and_runs_aga
 
 
 async def test_a_permanent_error_is_poison_at_once(bench):
-    def route(report):
+    def route(_report):
         raise ValueError("not HL7")
 
     pipe = pipeline("now", process=route)
@@ -227,6 +254,22 @@ async def test_a_destination_that_is_away_uses_up_no_attempt(bench):
     task = await bench.only("send", "now")
     assert (task.retries, await bench.actions(task.id)) == (0, ["send"])
     assert len(ATTEMPTS["now"]) == 21
+
+
+async def test_a_destination_gets_no_more_than_its_rate(bench):
+    reports = await bench.start(pipeline("now", rate=0.1))
+    for body in (b"a", b"b", b"c"):
+        await reports.submit(body)
+    began, seen = bench.clock.time(), []
+
+    def arrived():
+        if len(ATTEMPTS["now"]) > len(seen):
+            seen.append(bench.clock.time() - began)
+        return len(seen) == 3
+
+    await bench.until(arrived, step=1.0)
+    assert seen[1] - seen[0] >= 10
+    assert seen[2] - seen[1] >= 10
 
 
 # --- unknown outcomes

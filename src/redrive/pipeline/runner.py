@@ -216,7 +216,9 @@ class PipelineRunner:
         return worker, task
 
     def _restart_ended(self) -> None:
-        """Start stages again that have ended with an error."""
+        """Start stages again that have ended with an error; one that cannot listen at its address ends the runner."""
+        if self._receiving is not None and self._receiving.done():
+            self._receiving.result()
         for name, (_, task) in list(self._stages.items()):
             if task.done():
                 self._report_state("", "broken", f"{name} is started again, after {task.exception()}")
