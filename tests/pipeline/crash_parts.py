@@ -36,8 +36,8 @@ RETRIES = (3.0, 3.0, 3.0, 3.0)
 FLAVOURS = ("drops", "tells", "repeats", "once")
 """A destination drops what it has; tells what it has; does neither, and may get it again; neither, and may not."""
 
-REFUSED, LOST, AWAY = "s0.a", "s0.a", "s0.b"
-"""The item that is refused twice, the one whose reply is lost, and the one that comes when the destination is away."""
+REFUSED, LOST, AWAY = "s0.a", "s0.a", ("s0.b", "s1.b")
+"""The item that is refused twice, the one whose reply is lost, and those that come when the destination is away."""
 
 
 class PipelineWire(Wire):

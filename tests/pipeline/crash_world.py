@@ -21,6 +21,7 @@ from redrive.pipeline import (
     ShipmentDelayed,
     ShipmentSent,
 )
+from redrive.pipeline.ledger import SlotTaken
 from redrive.pipeline.states import ShipmentState, SlotState, TaskState
 from tests.crash.harness import Crash, Mishap, World
 from tests.pipeline.crash_checks import check_end
@@ -113,7 +114,7 @@ class PipelineProcess:
                 await self._befall(verb, values)
             try:
                 answer = await found(*values, **more)
-            except (LockLost, TaskConflict):
+            except (LockLost, SlotTaken, TaskConflict):
                 self.world.refused += 1
                 raise
             if is_now and self.mishap.when == "after":
@@ -191,7 +192,7 @@ class PipelineWorld(World):
         self.allowed = Counter()
         self.delaying = Counter({("direct", REFUSED): 2})
         self.losing = Counter({("doubt", LOST): 1})
-        self.away = Counter({("doubt", AWAY): 1})
+        self.away = Counter({("doubt", item): 1 for item in AWAY})
         self.away_after_death = False
         self.killing = set()
         self.before = {}
