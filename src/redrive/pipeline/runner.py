@@ -68,7 +68,7 @@ class PipelineRunner:
             version=pipeline.version,
             nudge=self._nudged.set,
         )
-        self.http = SharedHttpServer(listen, self._clock)
+        self.http = SharedHttpServer(listen, self._clock, extra="pipeline")
         self.decider = Decider(self._environment)
         self._stages: dict[str, _Running] = {}
         self._sending: dict[str, tuple[SendStage, _Running]] = {}
