@@ -13,7 +13,7 @@ from pathlib import Path
 from redrive.telemetry import Event
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "telemetry.md"
-LAYERS = ("retry", "worker", "routes", "recovery")
+LAYERS = ("retry", "worker", "routes", "pipeline", "recovery")
 _MORE = {"routes": ("redrive.routes.receivers.receiver_events", "redrive.routes.receivers.source_events")}
 
 

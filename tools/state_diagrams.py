@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Draws state diagrams from the tables that the code goes by, between marks in pages of docs/explanation.
 
-Run it after a change to ``redrive.broker.lifecycle.TRANSITIONS`` or ``redrive.recovery.states``; a test compares.
+Run it after a change to ``redrive.broker.lifecycle.TRANSITIONS`` or the ``states`` of a layer; a test compares.
 """
 
 import re
@@ -12,6 +12,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from redrive.broker.lifecycle import TRANSITIONS, End, State
+from redrive.pipeline.states import (
+    FIRST_SHIPMENT_STATE,
+    FIRST_SLOT_STATE,
+    FIRST_TASK_STATE,
+    SHIPMENTS,
+    SLOTS,
+    TASKS,
+    SlotState,
+)
 from redrive.recovery.states import (
     BATCHES,
     ENDED,
@@ -28,6 +37,7 @@ from redrive.recovery.states import (
 
 EXPLANATION = Path(__file__).parents[1] / "docs" / "explanation"
 LIFE, RECOVERY = EXPLANATION / "life-of-a-message.md", EXPLANATION / "recovery.md"
+PIPELINES = EXPLANATION / "pipelines.md"
 
 
 class Drawing(NamedTuple):
@@ -65,6 +75,9 @@ DRAWINGS = (
     ),
     Drawing(RECOVERY, "batch", BATCHES, FIRST_BATCH_STATE, (BatchState.DONE,)),
     Drawing(RECOVERY, "operation", OPERATIONS, FIRST_OPERATION_STATE, ENDED),
+    Drawing(PIPELINES, "task", TASKS, FIRST_TASK_STATE, ()),
+    Drawing(PIPELINES, "shipment", SHIPMENTS, FIRST_SHIPMENT_STATE, ()),
+    Drawing(PIPELINES, "slot", SLOTS, FIRST_SLOT_STATE, (SlotState.SERVED, SlotState.FAILED)),
 )
 
 

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from tools.state_diagrams import DRAWINGS, LIFE, RECOVERY, diagram, name, with_diagrams
+from tools.state_diagrams import DRAWINGS, LIFE, PIPELINES, RECOVERY, diagram, name, with_diagrams
 
 each_drawing = pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.name)
-each_page = pytest.mark.parametrize("page", [LIFE, RECOVERY], ids=lambda page: page.stem)
+each_page = pytest.mark.parametrize("page", [LIFE, RECOVERY, PIPELINES], ids=lambda page: page.stem)
 
 
 @each_page
@@ -47,5 +47,5 @@ def test_only_the_states_that_are_called_so_are_ends(drawing):
 def test_the_functions_that_the_page_names_are_there(page):
     source = "\n".join(path.read_text() for path in (page.parents[2] / "src" / "redrive").rglob("*.py"))
     named = set(re.findall(r"`(?:[A-Z]\w+\.)?(\w+)`", page.read_text())) - {"COMMIT"}
-    places = r"\b(?:def|class) {0}\b|\b{0}\b\s*[=:(]|\"{0}\"|CREATE TABLE @.{0}\b"
+    places = r"\b(?:def|class) {0}\b|\b{0}\b\s*[=:(]|\"{0}\"|CREATE (?:TABLE|VIEW) @.{0}\b|\bAS {0}\b"
     assert [name for name in named if not re.search(places.format(name), source)] == []
