@@ -38,7 +38,7 @@ class Hints:
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._left_at: dict[str, float] = {}
-        self._missed: set[str] = set()  # queues of hints that nobody waited for
+        self._missed: set[str] = set()  # queues of hints that no receiver waited for
         self._is_closed = False
 
     @property

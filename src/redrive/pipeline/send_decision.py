@@ -41,7 +41,7 @@ def result_of(index: int, outcome: ShipmentOutcome, *, is_doubted: bool = False)
     Args:
         index: its place in the task.
         outcome: what came of it.
-        is_doubted: whether an earlier attempt may have arrived, and nobody has looked. That one failed later says
+        is_doubted: whether an earlier attempt may have arrived, and was not looked for. That one failed later says
             nothing about it.
     """
     match outcome:
@@ -75,7 +75,7 @@ def decide_send(
         policy: how often sending is tried again.
         now: the time, in seconds since 1970.
         chance: a random number, 0 <= x < 1.
-        doubted: the shipments of which an earlier attempt may have arrived, and nobody has looked.
+        doubted: the shipments of which an earlier attempt may have arrived, and was not looked for.
     """
     results = [result_of(index, each, is_doubted=index in doubted) for index, each in sorted(outcomes.items())]
     # what may have arrived is tried again, too: the destination drops what it has, or is looked at before

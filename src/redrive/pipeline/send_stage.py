@@ -158,7 +158,7 @@ class SendStage:
             if each.may_be_there and (found := await self._found(opened, shipment)) is not None:
                 return found
             return await opened.send(shipment)
-        except Exception as error:  # noqa: BLE001 - as above; nobody knows how far it had come
+        except Exception as error:  # noqa: BLE001 - as above; how far it had come is unknown
             return OutcomeUnknown(said(error))
 
     async def _found(self, transport: OpenTransport, shipment: Shipment) -> ShipmentOutcome | None:
@@ -205,7 +205,7 @@ class SendStage:
         self._report(work, result)
 
     def _doubted(self, work: SendWork, outcomes: dict[int, ShipmentOutcome]) -> set[int]:
-        """Return the shipments of which an earlier attempt may have arrived, and nobody has looked."""
+        """Return the shipments of which an earlier attempt may have arrived, and was not looked for."""
         looks = self._destination.on_unknown == "probe"
         return {
             each.info.index

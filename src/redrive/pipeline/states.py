@@ -22,7 +22,7 @@ class TaskState(IntEnum):
     EXPIRED = 5
     """It has waited for longer than the backstop of its destination."""
     UNKNOWN = 6
-    """Something of it was sent, and nobody knows whether it has arrived."""
+    """Something of it was sent, and it is unknown whether that has arrived."""
     CANCELLED = 7
 
     @property
@@ -54,7 +54,7 @@ class ShipmentState(IntEnum):
     PENDING = 1
     """It is to be sent, for the first time or again."""
     INTENT = 2
-    """It is being sent. If the process that sends it has died, nobody knows whether it has arrived."""
+    """It is being sent. If the process that sends it has died, it may have arrived or not."""
     SENT = 3
     REFUSED = 4
     """The destination would refuse it again, or all retries are used up."""

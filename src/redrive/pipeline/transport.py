@@ -29,8 +29,8 @@ class OpenTransport(Protocol):
     async def send(self, shipment: Shipment) -> ShipmentOutcome:
         """Send a shipment, and return what came of it.
 
-        What the destination does is an outcome, never an exception. An exception means that nobody knows whether it has
-        arrived.
+        What the destination does is an outcome, never an exception. An exception means that it may have arrived or
+        not.
         """
         ...
 

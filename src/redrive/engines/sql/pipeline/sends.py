@@ -54,7 +54,7 @@ def begin_send(token: TaskToken, per_second: float | None) -> Script[SendWork | 
     found = yield from current(token, (TaskState.READY,))
     if found is None:
         return None
-    if (early := found.due_at.timestamp() - time) > _EARLY_S:  # a second message for it, whoever has sent that
+    if (early := found.due_at.timestamp() - time) > _EARLY_S:  # a second message for it, from elsewhere
         return SendWork(task=found, shipments=(), wait=early)
     chosen, places = ("s.position IN @ints", [list(token.items)]) if token.items else ("1 = 1", [])
     rows = yield Sql(
@@ -128,7 +128,7 @@ def put_back(token: TaskToken, results: Sequence[ShipmentResult], action: NewAct
 
 
 def _cancelled(token: TaskToken) -> Script[Row | None]:
-    """Return the pipeline and the destination of a task that a person has cancelled; None: nobody has."""
+    """Return the pipeline and the destination of a task that a person has cancelled; None: it is not."""
     rows = yield Sql(
         "SELECT pipeline, destination, state FROM @.pipeline_tasks WHERE id = ? AND epoch > ? @lock",
         [token.task, token.epoch],

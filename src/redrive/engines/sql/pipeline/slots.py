@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Destinations, their slots and what waits for them in SQL.
 
-Whoever opens a slot locks the row of its destination first, so any number of processes may decide at once.
+A process that opens a slot locks the row of its destination first, so any number of processes may decide at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -122,7 +122,7 @@ def open_slot(slot: SlotKey, closed_by: str) -> Script[None]:
         raise SlotTaken(slot.at)
     if closed_by == "time":
         last = rows[0]["last_slot"]
-        if last is not None and last >= slot.at:  # whoever opened that has passed this one over
+        if last is not None and last >= slot.at:  # the process that opened that has passed this one over
             raise SlotTaken(slot.at)
     else:
         others = yield Sql(
