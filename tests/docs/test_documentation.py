@@ -11,7 +11,8 @@ How a page says what to do with a block, in the words after its opening fence:
 - ``python pytest`` holds tests, and pytest runs them.
 - ``sh no-run`` is for other commands, such as ``pip install``.
 - ``python no-run`` is for code that needs what the development environment lacks; ``NOT_RUN`` says why, page by page.
-- ``toml`` and ``xml`` that define policies are loaded; so are ``toml`` and ``yaml`` that define routes.
+- ``toml`` and ``xml`` that define policies are loaded; so are ``toml`` and ``yaml`` that define routes, and
+  ``toml`` that defines a pipeline, with functions that do nothing.
 """
 
 import re
@@ -19,10 +20,13 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import accumulate
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 
+from redrive.pipeline import parse_pipeline
 from redrive.retry import Policies
 from redrive.routes.route_file import parse_toml, parse_yaml
 from redrive.testing import no_sleep
@@ -108,6 +112,10 @@ def defines_routes(block: Block) -> bool:
     return mark is not None and mark in block.text
 
 
+def defines_pipeline(block: Block) -> bool:
+    return block.info == "toml" and "[pipeline]" in block.text
+
+
 BLOCKS = [block for page in PAGES for block in blocks(page, page.read_text())]
 
 
@@ -183,6 +191,15 @@ def test_policy_files_load(block):
 @pytest.mark.parametrize("block", [block for block in BLOCKS if defines_routes(block)], ids=str)
 def test_route_files_load(block):
     assert (parse_toml if block.info == "toml" else parse_yaml)(block.text)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if defines_pipeline(block)], ids=str)
+def test_pipeline_files_load(block, monkeypatch):
+    for module, function in re.findall(r'"([a-z_.]+):([a-z_]+)"', block.text):
+        for name in accumulate(module.split("."), "{}.{}".format):
+            monkeypatch.setitem(sys.modules, name, sys.modules.get(name) or ModuleType(name))
+        monkeypatch.setattr(sys.modules[module], function, print, raising=False)
+    assert parse_pipeline(block.text).destinations
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
