@@ -268,8 +268,8 @@ async def test_a_destination_gets_no_more_than_its_rate(bench):
         return len(seen) == 3
 
     await bench.until(arrived, step=1.0)
-    assert seen[1] - seen[0] >= 10
-    assert seen[2] - seen[1] >= 10
+    assert seen[1] >= 10
+    assert seen[2] >= 20
 
 
 # --- unknown outcomes

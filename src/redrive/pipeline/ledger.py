@@ -198,7 +198,7 @@ class PipelineLedger(Protocol):
         """Note that shipments have arrived, because a person says so; return whether the task is done with that."""
         ...
 
-    async def prune(self, ended_before: float, limit: int) -> int:
+    async def prune(self, ended_before: float, limit: int, pipeline: str | None = None) -> int:
         """Remove a bounded number of tasks that ended before an instant; return how many."""
         ...
 

@@ -250,7 +250,7 @@ class PipelineRunner:
             try:
                 await self.decider.decide()
                 before = self._clock.time() - self._environment.plan.keep
-                await self._environment.ledger.prune(before, _PRUNE_AT_ONCE)
+                await self._environment.ledger.prune(before, _PRUNE_AT_ONCE, self._environment.plan.name)
             except Exception as error:  # noqa: BLE001 - without a decider nothing would be batched any more
                 self._report_state("", "broken", one_line(error, 300))
             await pause(self._clock, _LOOK_EVERY_S)  # so that many new tasks are looked at together

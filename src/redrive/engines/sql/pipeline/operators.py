@@ -97,17 +97,23 @@ def resolve_sent(token: TaskToken, items: Sequence[int], action: NewAction) -> S
 # --- what is old
 
 
-def prune(ended_before: float, limit: int) -> Script[int]:
+def prune(ended_before: float, limit: int, pipeline: str | None = None) -> Script[int]:
     """Remove tasks that ended before an instant, with their items, shipments, bodies and history; return how many.
 
     A task goes after all that has come of it, as that may use its bytes.
+
+    Args:
+        ended_before: the instant.
+        limit: how many at most.
+        pipeline: only those of this pipeline.
     """
+    ours, names = ("", []) if pipeline is None else (" AND pipeline = ?", [pipeline])
     ids = yield from scalars(
         Sql(
-            f"SELECT t.id FROM @.pipeline_tasks t WHERE {among('t.state', ENDED_TASKS)} AND t.changed_at <= ?"
+            f"SELECT t.id FROM @.pipeline_tasks t WHERE {among('t.state', ENDED_TASKS)} AND t.changed_at <= ?{ours}"
             " AND NOT EXISTS (SELECT 1 FROM @.pipeline_items i WHERE i.parent_task = t.id)"
             " ORDER BY t.changed_at, t.id LIMIT ? @lock",
-            [ended_before, limit],
+            [ended_before, *names, limit],
         )
     )
     bodies = yield Sql(
@@ -121,8 +127,8 @@ def prune(ended_before: float, limit: int) -> Script[int]:
     yield Sql("DELETE FROM @.pipeline_actions WHERE task IN @texts", [ids])
     yield Sql("DELETE FROM @.pipeline_tasks WHERE id IN @texts", [ids])
     yield Sql(
-        "DELETE FROM @.pipeline_submissions WHERE accepted_at <= ?"
+        f"DELETE FROM @.pipeline_submissions WHERE accepted_at <= ?{ours}"
         " AND NOT EXISTS (SELECT 1 FROM @.pipeline_tasks t WHERE t.id = task)",
-        [ended_before],
+        [ended_before, *names],
     )
     return len(ids)
