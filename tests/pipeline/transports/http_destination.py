@@ -55,9 +55,11 @@ class HttpDestination:
 
     async def _serve(self, reader, writer):
         self.connections += 1
-        fault, self.fault = self.fault, None
+        fault = None
         try:
-            await self._answer(fault, reader, writer)
+            while fault is None:  # a client may use it again
+                fault, self.fault = self.fault, None
+                await self._answer(fault, reader, writer)
         finally:
             if fault is not None:
                 writer.transport.abort()

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from redrive.errors import InvalidSetting
 from redrive.pipeline.shipment import DestinationAway, OutcomeUnknown, ShipmentDelayed, ShipmentRefused, ShipmentSent
-from redrive.pipeline.transports.email import EmailTransport
+from redrive.pipeline.transports.email import EmailTransport, stuffed
 from redrive.testing import ManualClock
 from tests.pipeline.transports.mail_server import MailServer
 from tests.pipeline.transports.shipments import check_truth, environment, shipment
@@ -94,6 +94,11 @@ async def test_anything_else_is_a_file(opened, server, attachment, made, kind):
     (file,) = read(server.messages[0][1]).iter_attachments()
     assert (file.get_filename(), file.get_content_type()) == (name, kind)
     assert file.get_payload(decode=True) == it.body
+
+
+def test_a_line_that_begins_with_a_dot_does_not_end_a_message():
+    assert stuffed(b".a\r\n.\r\nb.\r\n") == b"..a\r\n..\r\nb.\r\n.\r\n"
+    assert stuffed(b"a") == b"a\r\n.\r\n"
 
 
 async def test_lines_that_begin_with_a_dot_arrive(opened, server):

@@ -240,7 +240,7 @@ class _Conversation:
         if code != _GO_ON:
             raise _Refusal(code, said, "DATA")
         self._has_left = True
-        self._smtp.send(_stuffed(self._message.as_bytes()))
+        self._smtp.send(stuffed(self._message.as_bytes()))
         self._expect(self._smtp.getreply(), "the message")
         self._has_arrived = True
         with suppress(OSError, smtplib.SMTPException):
@@ -260,7 +260,7 @@ class _Conversation:
         return ShipmentRefused(str(error)) if 500 <= error.code <= 599 else ShipmentDelayed(str(error))
 
 
-def _stuffed(message: bytes) -> bytes:
+def stuffed(message: bytes) -> bytes:
     """Return a message as DATA takes it: a line that begins with a dot gets another one, and a dot ends it."""
     lines = message.replace(b"\r\n.", b"\r\n..")
     lines = b"." + lines if lines.startswith(b".") else lines

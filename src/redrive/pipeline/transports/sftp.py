@@ -137,6 +137,7 @@ class _Upload:
 
     def __init__(self) -> None:
         self.may_be_there = False
+        self.outcome: ShipmentOutcome | None = None
 
 
 class _OpenSftpTransport:
@@ -193,9 +194,12 @@ class _OpenSftpTransport:
             await sftp_files.write(sftp, part, shipment.body)
             upload.may_be_there = True
             found = await sftp_files.rename(sftp, part, target, shipment.body)
-            upload.may_be_there = found in ("same", "other")
+        upload.outcome = self._outcome(found, target)
         for each in temporary_names(name, shipment.attempt):  # what attempts have left, whose connection died
             await sftp_files.remove(sftp, self._path(each))
+        return upload.outcome
+
+    def _outcome(self, found: sftp_files.Look, target: str) -> ShipmentOutcome:
         if found in ("absent", "hidden"):
             return ShipmentDelayed(f"{self._settings.address}: the file cannot be renamed to {target}")
         return taken(target) if found == "other" else ShipmentSent(target)
@@ -246,5 +250,6 @@ class _OpenSftpTransport:
         return f"{self._settings.folder.rstrip('/')}/{name}"
 
     def _lost(self, upload: _Upload, problem: str) -> ShipmentOutcome:
+        """Return what came of it if there is no answer, perhaps to what follows an answer."""
         reason = f"{self._settings.address}: {problem}"
-        return OutcomeUnknown(reason) if upload.may_be_there else DestinationAway(reason)
+        return upload.outcome or (OutcomeUnknown(reason) if upload.may_be_there else DestinationAway(reason))
