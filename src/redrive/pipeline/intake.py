@@ -90,7 +90,9 @@ class PipelineIntake:
             raise MessageTooLarge(f"pipeline {plan.name}", len(submission.body), plan.max_bytes)
         if submission.key is None:
             if plan.needs_key:
-                raise InvalidMessage("key", None, "must be given: it makes it safe to submit the same again")
+                raise InvalidMessage(
+                    "key", None, "must be given, over HTTP as Idempotency-Key: it makes it safe to repeat"
+                )
             return
         if not isinstance(submission.key, str) or not 0 < len(submission.key) <= _LONGEST_KEY:
             raise InvalidMessage("key", submission.key, f"must be a text of 1 to {_LONGEST_KEY} characters")

@@ -45,7 +45,7 @@ class Pipeline:
         self._settings["receive"] = function
         return function
 
-    def process(self, function: F | None = None, **settings: Any) -> Any:  # noqa: ANN401 - the function, or a decorator
+    def process(self, function: Callable[..., Any] | None = None, **settings: Any) -> Any:  # noqa: ANN401 - the function, or a decorator
         """Let a function make outputs for destinations of a report.
 
         Args:

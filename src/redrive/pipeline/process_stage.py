@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The process stage: the outputs of a report, its history and what follows are stored together, or not at all."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from redrive.errors import DestinationNotFound, TaskConflict, Unavailable, UsageError
 from redrive.pipeline.events import TaskEnded, TaskFailed
@@ -95,6 +95,6 @@ def buried(environment: PipelineEnvironment, token: TaskToken, reason: str, word
 def _listed(outputs: object) -> list[object]:
     if outputs is None:
         return []
-    if isinstance(outputs, str | bytes) or not hasattr(outputs, "__iter__"):
+    if isinstance(outputs, str | bytes) or not isinstance(outputs, Iterable):
         raise UsageError(f"a process function must return or yield outputs, not {type(outputs).__name__}")
     return list(outputs)
