@@ -53,11 +53,12 @@ from redrive.engines.postgres.queues import (
 )
 from redrive.engines.postgres.requests import MOST_AT_ONCE, ApplyRequest, LockRequest, queue_of
 from redrive.engines.postgres.schema import QUOTE, migrate
+from redrive.engines.postgres.script_groups import Looks, ScriptedPart, ScriptGroups, ScriptRequest
 from redrive.engines.postgres.store import COLUMNS, Store
 from redrive.engines.postgres.upkeep import Tidying
 from redrive.engines.sql.runner import PostgresDriver
 from redrive.engines.sql.runner import run as run_script
-from redrive.engines.sql.script import Script
+from redrive.engines.sql.script import Script, Together
 from redrive.errors import (
     EngineBusy,
     InvalidSetting,
@@ -122,7 +123,11 @@ class PostgresEngine:
         self._tidying = Tidying(self._database)
         self._holders = Holders(self._database)
         self._giving_back: set[asyncio.Future[None]] = set()
-        self._groups = Groups(self._database, self._queues, self._tidying, self._giving_back, self._tell)
+        shared = self._database, self._queues, self._tidying, self._giving_back, self._tell
+        self._groups = Groups(*shared)
+        self._script_groups = ScriptGroups(*shared)
+        self._script_groups.make_driver = self._driver
+        self._looks = Looks(self._database, self._driver)
         self._looked_at = -math.inf
         self._under_way: set[asyncio.Future[Any]] = set()
 
@@ -153,7 +158,8 @@ class PostgresEngine:
         """Finish what was accepted, and disconnect."""
         self._database.check_loop()
         await self._hints.close()
-        await self._groups.finish()
+        for lane in (self._groups, self._script_groups, self._looks):
+            await lane.finish()
         while self._giving_back or self._under_way:  # what is under way may find that its caller has left
             await asyncio.gather(*self._giving_back, *self._under_way, return_exceptions=True)
         await self._holders.close()
@@ -236,6 +242,8 @@ class PostgresEngine:
         self, effects: Sequence[Effect], inside: Callable[[Any], Awaitable[object]]
     ) -> list[EffectResult]:
         """Apply all effects or none; ``inside``, a coroutine function of the driver's connection, runs first."""
+        if isinstance(inside, ScriptedPart) and _ORDINARY.issuperset(map(type, effects)):
+            return await self._script_groups.submit(ScriptRequest(inside.script, effects))
 
         async def do(store: Store) -> list[EffectResult]:
             await _do_theirs(inside, store.connection)
@@ -249,7 +257,7 @@ class PostgresEngine:
         async def inside(connection: Connection) -> None:
             await self._run_script(connection, script)
 
-        return inside
+        return ScriptedPart(script, inside) if isinstance(script, Together) else inside
 
     async def apply_within(self, effects: Sequence[Effect], connection: object) -> list[EffectResult]:
         """Make sends and completions part of a transaction open on a connection of asyncpg, psycopg or SQLAlchemy."""
@@ -408,18 +416,25 @@ class PostgresEngine:
 
     async def run(self, script: Callable[[], Script[T]]) -> T:
         """Run a script of statements in a transaction."""
+        if isinstance(script, Together):
+            return await self._script_groups.run(script)  # type: ignore[no-any-return]  # what the script returns
         return await self._database.transaction(lambda connection: self._run_script(connection, script), PLANNED)
 
     async def look(self, script: Callable[[], Script[T]]) -> T:
         """Run a script of statements that only reads, all of it as it was at one moment."""
+        if isinstance(script, Together):
+            return await self._looks.look(script)  # type: ignore[no-any-return]  # what the script returns
         return await self._database.view(lambda connection: self._run_script(connection, script))
 
     async def _run_script(self, connection: Connection, script: Callable[[], Script[T]]) -> T:
+        return await run_script(script(), self._driver(connection))
+
+    def _driver(self, connection: Connection) -> PostgresDriver:
         async def time() -> float:
             now = self._database.now
             return now if now is not None else await connection.fetchval(_NOW)
 
-        return await run_script(script(), PostgresDriver(connection, self._database.schema, time))
+        return PostgresDriver(connection, self._database.schema, time)
 
     # --- a transaction of its own
 

@@ -284,6 +284,11 @@ class Exchange:
         return not self._applies and not self._places
 
     @property
+    def applies(self) -> list[ApplyRequest]:
+        """The requests in it that send and complete."""
+        return [ask for ask, _ in self._applies]
+
+    @property
     def locks(self) -> list[Lock]:
         """The locks that are shown in it."""
         return [effect.lock for ask, _ in self._applies for effect in ask.effects if isinstance(effect, Complete)]

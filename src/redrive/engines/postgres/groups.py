@@ -29,10 +29,10 @@ T = TypeVar("T")
 _EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in range(1, 33)) + ")"
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """The server refused what a group asked for; one request of the group may be the reason."""
 
-    def __init__(self, reason: RedriveError) -> None:
+    def __init__(self, reason: Exception) -> None:
         super().__init__(reason)
         self.reason = reason
 
@@ -62,18 +62,18 @@ class Groups:
     ) -> None:
         self.tokens = count(secrets.randbits(62))  # no other process has begun anywhere near
         self.uses = Uses(database.clock)
-        self._database = database
+        self.database = database
         self._queues = queues
         self._tidying = tidying
         self._giving_back = giving_back
         self._tell = tell
         self._lane: Lane[Any] = Lane(self._run)
         self._connection: Any = None
-        self._exchange_sql = database.sql(_EXCHANGE)
+        self.exchange_sql = database.sql(_EXCHANGE)
 
     def submit(self, ask: Request[T]) -> Coroutine[Any, Any, T]:
         """Run a request with the next group; return its result, to be awaited."""
-        self._database.check_loop()
+        self.database.check_loop()
         return self._lane.submit(ask)
 
     async def finish(self) -> None:
@@ -86,9 +86,9 @@ class Groups:
             await asyncio.wait(self._giving_back)
         try:
             await self._exchange(group)
-        except (LockLost, _Refused) as refused:
+        except (LockLost, Refused) as refused:
             if len(group) == 1:
-                raise refused.reason if isinstance(refused, _Refused) else refused from None
+                raise refused.reason if isinstance(refused, Refused) else refused from None
             for ask in group:
                 await self._run_one(ask)
 
@@ -96,20 +96,20 @@ class Groups:
         """Run one request of a group that failed as a whole; if it fails again, only its caller gets the error."""
         try:
             await self._exchange([ask])
-        except _Refused as refused:
+        except Refused as refused:
             ask.fail(refused.reason)
         except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
             ask.fail(error)
 
     async def _exchange(self, group: list[Any]) -> None:
-        await self._database.until_done(lambda: self._exchange_once(group))
+        await self.database.until_done(lambda: self._exchange_once(group))
 
     async def _exchange_once(self, group: list[Any]) -> None:
         exchange = await self._prepared([ask for ask in group if not ask.future.done()])
         if exchange.is_empty:
             return
         connection = await self._held_connection()
-        with self._database.numbered() as number:
+        with self.database.numbered() as number:
             try:
                 await self._call(connection, exchange, number)
             except errors.Trouble as error:
@@ -128,31 +128,30 @@ class Groups:
     async def _add_after_another_look(self, exchange: Exchange, ask: Any) -> None:  # noqa: ANN401 - an ask of any kind
         """Before a caller is refused, see whether another process has changed the queues just now."""
         try:
-            await self._queues.load(self._database.read, ask.queues)
+            await self._queues.load(self.database.read, ask.queues)
             exchange.add(ask, self._queues.get)
         except RedriveError as error:
             ask.fail(error)
 
     async def _call(self, connection: Connection, exchange: Exchange, number: int) -> None:
-        database = self._database
+        database = self.database
         began = database.clock.monotonic()
         used = self.uses.worth_noting(exchange.used.values())
-        async with as_needed(connection):
-            rows = await connection.fetch(
-                self._exchange_sql,
-                database.now,
-                list(exchange.queues),
-                [queue.version for queue in exchange.queues.values()],
-                database.writer,
-                number,
-                *exchange.values(used),
-            )
+        versions = [queue.version for queue in exchange.queues.values()]
+        values = (database.now, list(exchange.queues), versions, database.writer, number, *exchange.values(used))
+        rows = await self._fetched(connection, exchange, values)
         if used:
             self.uses.note(used)
         sequences: Sequence[int | None] = (rows.pop(0)["sequences"] or ()) if rows and rows[0][0] == 0 else ()
         if self._tidying.is_held_back:
             self._tidying.note_heads(exchange.heads(rows), began)
         self._deliver(exchange, sequences, rows)
+
+    async def _fetched(self, connection: Connection, _exchange: Exchange, values: Sequence[object]) -> list[Any]:
+        """Carry an exchange out, and return its rows."""
+        async with as_needed(connection):
+            rows: list[Any] = await connection.fetch(self.exchange_sql, *values)
+        return rows
 
     def _deliver(self, exchange: Exchange, sequences: Sequence[int | None], found: Sequence[Any]) -> None:
         exchange.give(sequences, found)
@@ -171,27 +170,27 @@ class Groups:
         if errors.is_worth_repeating(error):
             raise Again(error) from error
         if not errors.is_connection_lost(error):
-            raise _Refused(await self._database.translated(error)) from error
+            raise Refused(await self.database.translated(error)) from error
         await self.let_go(is_good=False)
-        receipt = await self._database.receipt(number)
+        receipt = await self.database.receipt(number)
         if receipt is None:
             raise Again(error) from error
         self._deliver(exchange, receipt.sequences, await self._found_again(exchange))
 
     async def _first_lost(self, locks: Sequence[Lock]) -> Lock:
         """Return the first lock that is not valid; the first of all if every lock is valid by now."""
-        good = await self._database.read(
+        good = await self.database.read(
             "SELECT m.sequence, m.token, q.name FROM @.messages m JOIN @.queues q ON q.id = m.queue"
             " WHERE m.sequence = ANY ($1) AND m.due > @.instant($2)",
             [stored.storable(lock.sequence) for lock in locks],
-            self._database.now,
+            self.database.now,
         )
         known = {Lock(row["name"], row["sequence"], row["token"]) for row in good}
         return next((lock for lock in locks if lock not in known), locks[0])
 
     async def _found_again(self, exchange: Exchange) -> list[tuple[Any, ...]]:
         """Return the messages that a group locked when its answer was lost."""
-        rows = await self._database.read(
+        rows = await self.database.read(
             f"SELECT m.queue, m.due, m.delivery_count, {COLUMNS} FROM @.messages m WHERE m.token = $1 AND m.state = 2",
             exchange.token,
         )
@@ -203,11 +202,11 @@ class Groups:
         if self._connection is not None and is_lost(self._connection):
             await self.let_go(is_good=False)
         if self._connection is None:
-            self._connection = await self._database.acquire()
+            self._connection = await self.database.acquire()
         return self._connection
 
     async def let_go(self, *, is_good: bool) -> None:
         """Give the connection back, until the next group needs one."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await self._database.release(connection, is_good=is_good)
+            await self.database.release(connection, is_good=is_good)

@@ -7,11 +7,12 @@ waits, and ends at the first ``send``.
 
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar, assert_never
 
 from redrive.engines.sql.dialects import POSTGRES, SQLITE, Dialect, statement
-from redrive.engines.sql.script import Many, Now, Row, Script, Sql
+from redrive.engines.sql.script import Inserts, Keyed, Many, Now, Row, Script, Sql, TableColumns
 
 T = TypeVar("T")
 SQLITE_PREFIX = "redrive_"
@@ -37,6 +38,14 @@ class Driver(Protocol):
         """Run a statement once for each row of values."""
         ...
 
+    async def fetch_each(self, text: str, rows: Sequence[Sequence[object]]) -> Sequence[Row]:
+        """Run a statement once for each row of values; return the rows of all answers."""
+        ...
+
+    async def insert(self, rows: Mapping[TableColumns, Sequence[Sequence[object]]]) -> None:
+        """Insert rows into tables."""
+        ...
+
     async def now(self) -> float:
         """Return the time of the transaction."""
         ...
@@ -51,12 +60,15 @@ async def run(script: Script[T], driver: Driver) -> T:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]  # what the script returned
         match step:
-            case Sql():
+            case Sql() | Keyed():
                 answer = await driver.fetch(statement(driver.dialect, step.text, driver.prefix), step.values)
             case Many():
                 answer = ()
                 if step.rows:
                     await driver.execute_many(statement(driver.dialect, step.text, driver.prefix), step.rows)
+            case Inserts():
+                answer = ()
+                await driver.insert(step.rows)
             case Now():
                 answer = [(await driver.now(),)]
             case _:
@@ -87,6 +99,16 @@ class SqliteDriver:
         """Run a statement once for each row of values."""
         self._connection.executemany(text, rows)
 
+    async def fetch_each(self, text: str, rows: Sequence[Sequence[object]]) -> Sequence[Row]:
+        """Run a statement once for each row of values; return the rows of all answers."""
+        return [found for values in rows for found in await self.fetch(text, values)]
+
+    async def insert(self, rows: Mapping[TableColumns, Sequence[Sequence[object]]]) -> None:
+        """Insert rows, table by table."""
+        for table, values in rows.items():
+            if values:
+                self._connection.executemany(statement(self.dialect, table.insert, self.prefix), values)
+
     async def now(self) -> float:
         """Return the time at which the transaction began."""
         return self._time
@@ -94,10 +116,10 @@ class SqliteDriver:
 
 def run_sqlite(connection: sqlite3.Connection, script: Script[T], time: float) -> T:
     """Run a script on a connection with a transaction that began at that time."""
-    return _finished(run(script, SqliteDriver(connection, time)))
+    return finished(run(script, SqliteDriver(connection, time)))
 
 
-def _finished(running: Coroutine[Any, Any, T]) -> T:
+def finished(running: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine that never waits."""
     try:
         running.send(None)
@@ -115,6 +137,10 @@ class AsyncpgConnection(Protocol):
 
     def fetch(self, statement: str, *values: object) -> Awaitable[Sequence[Row]]:
         """Run a statement, and return its rows."""
+        ...
+
+    def fetchmany(self, statement: str, rows: Sequence[Sequence[object]]) -> Awaitable[Sequence[Row]]:
+        """Run a statement once for each row of values; return the rows of all answers."""
         ...
 
     def executemany(self, statement: str, rows: Sequence[Sequence[object]]) -> Awaitable[None]:
@@ -147,8 +173,33 @@ class PostgresDriver:
         """Run a statement once for each row of values."""
         await self._connection.executemany(text, rows)
 
+    async def fetch_each(self, text: str, rows: Sequence[Sequence[object]]) -> Sequence[Row]:
+        """Run a statement once for each row of values, in one round trip; return the rows of all answers."""
+        return await self._connection.fetchmany(text, rows)
+
+    async def insert(self, rows: Mapping[TableColumns, Sequence[Sequence[object]]]) -> None:
+        """Insert rows into all tables with one statement."""
+        given = {table: values for table, values in rows.items() if values}
+        if given:
+            columns = [list(column) for values in given.values() for column in zip(*values, strict=True)]
+            await self._connection.fetch(_inserting(tuple(given), self.prefix), *columns)
+
     async def now(self) -> float:
         """Return the database's time at the script's first request for it."""
         if self._time is None:
             self._time = await self._ask()
         return self._time
+
+
+@lru_cache(maxsize=100)
+def _inserting(tables: tuple[TableColumns, ...], prefix: str) -> str:
+    """Return the statement that inserts rows into tables; it is given a list of values for each column."""
+    parts: list[str] = []
+    given = 0
+    for table in tables:
+        names = ", ".join(name for name, _ in table.columns)
+        lists = ", ".join(f"${given + place}::{kind}[]" for place, (_, kind) in enumerate(table.columns, 1))
+        given += len(table.columns)
+        parts.append(f"INSERT INTO {prefix}{table.table} ({names}) SELECT * FROM unnest({lists})")
+    *others, last = parts
+    return (f"WITH {', '.join(f'i{n} AS ({part})' for n, part in enumerate(others))} " if others else "") + last

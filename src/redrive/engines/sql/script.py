@@ -16,7 +16,7 @@ languages differ, a script has a mark, which ``dialects`` translates:
 ================  ======================================================================
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -42,12 +42,67 @@ class Many:
 
 
 @dataclass(frozen=True, slots=True)
+class Keyed:
+    """A statement about one thing, named by ``key``, which is the first column of every row of its answer.
+
+    So equal statements of several scripts can be run together, and each script gets its own rows.
+    """
+
+    text: str
+    values: Sequence[object]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """Columns of a table that rows are inserted into.
+
+    Attributes:
+        table: the table.
+        columns: the columns, each with its type in PostgreSQL.
+    """
+
+    table: str
+    columns: tuple[tuple[str, str], ...]
+
+    @property
+    def insert(self) -> str:
+        """The statement that inserts one row."""
+        return insert(self.table, [name for name, _ in self.columns])
+
+
+@dataclass(frozen=True, slots=True)
+class Inserts:
+    """Rows for several tables; it has no answer. Those of several scripts can be inserted together."""
+
+    rows: Mapping[TableColumns, Sequence[Sequence[object]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Now:
     """The time of the transaction; the answer is one row with one column."""
 
 
-Step: TypeAlias = Sql | Many | Now
+Step: TypeAlias = Sql | Many | Keyed | Inserts | Now
 Script: TypeAlias = Generator[Step, Sequence[Row], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """A script that may be run in one transaction with others, step by step.
+
+    What it changes must be named by a ``Keyed`` statement: scripts with the same key are not run together. If it only
+    reads, it has one statement.
+
+    Attributes:
+        begin: returns the script.
+    """
+
+    begin: Callable[[], Script[Any]]
+
+    def __call__(self) -> Script[Any]:
+        """Return the script."""
+        return self.begin()
 
 
 def now() -> Script[float]:

@@ -38,11 +38,20 @@ from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
 from redrive.engines.sql.runner import run_sqlite
-from redrive.engines.sql.script import Script
+from redrive.engines.sql.script import Script, Together
 from redrive.engines.sqlite import errors, rows
 from redrive.engines.sqlite.file_identity import DatabaseFile
 from redrive.engines.sqlite.group_commit import Writer
-from redrive.engines.sqlite.requests import ApplyRequest, Conflict, LockRequest, OtherRequest, run_group, run_one_by_one
+from redrive.engines.sqlite.requests import (
+    ApplyRequest,
+    Conflict,
+    LockRequest,
+    OtherRequest,
+    ScriptedPart,
+    ScriptRequest,
+    run_group,
+    run_one_by_one,
+)
 from redrive.engines.sqlite.schema import migrate
 from redrive.engines.sqlite.store import Store
 from redrive.engines.stored import Row, topics_of
@@ -227,6 +236,8 @@ class SqliteEngine:
 
     def scripted(self, script: Callable[[], Script[Any]]) -> Callable[[sqlite3.Connection], object]:
         """Return a script as the part of a transaction that ``apply_inside`` runs."""
+        if isinstance(script, Together):
+            return ScriptedPart(script, self._clock.time)
         return lambda connection: run_sqlite(connection, script(), self._clock.time())
 
     async def lock_next(
@@ -315,6 +326,8 @@ class SqliteEngine:
 
     async def run(self, script: Callable[[], Script[T]]) -> T:
         """Run a script of statements in a transaction."""
+        if isinstance(script, Together):
+            return await self._writer.submit(ScriptRequest(script))
         return await self._other(lambda store, now: run_sqlite(store.connection, script(), now))
 
     async def look(self, script: Callable[[], Script[T]]) -> T:

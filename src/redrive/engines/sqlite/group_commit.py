@@ -39,6 +39,9 @@ class Request(Generic[T]):
     result: T | None = None
     error: BaseException | None = None
 
+    script: "Callable[[], Any] | None" = None
+    """The script that it is, or that goes with it, if that may run together with others."""
+
     is_the_users = False
     """Whether it runs code of the user, who gets the errors of that code unchanged."""
 

@@ -26,6 +26,9 @@ from redrive.broker.port import (
 )
 from redrive.engines import stored
 from redrive.engines.distribution import deal
+from redrive.engines.sql.runner import run_sqlite
+from redrive.engines.sql.script import Together
+from redrive.engines.sql.together import run_sqlite_together
 from redrive.engines.sqlite.group_commit import Request
 from redrive.engines.sqlite.store import Store
 from redrive.errors import LockLost, RedriveError, UsageError
@@ -37,6 +40,18 @@ class Conflict(Exception):
     """A lock of a request is not valid: the group cannot be run together."""
 
 
+class ScriptedPart:
+    """A script of ours as the part of a transaction that goes with effects; it may run together with others."""
+
+    def __init__(self, script: Together, time: Callable[[], float]) -> None:
+        self.script = script
+        self._time = time
+
+    def __call__(self, connection: sqlite3.Connection) -> object:
+        """Run it by itself."""
+        return run_sqlite(connection, self.script(), self._time())
+
+
 class ApplyRequest(Request[list[EffectResult]]):
     """A list of effects, all or nothing; ``inside`` is the user's own part of the transaction."""
 
@@ -45,8 +60,9 @@ class ApplyRequest(Request[list[EffectResult]]):
         # made here: JSON takes as long as storing it, and no transaction has to wait for it
         self.texts = [stored.properties_of(effect.message) for effect in effects if isinstance(effect, Send)]
         self.inside = inside
-        self.is_the_users = inside is not None
-        self.is_single = inside is None and len(effects) == 1
+        self.script = inside.script if isinstance(inside, ScriptedPart) else None
+        self.is_the_users = inside is not None and self.script is None
+        self.is_single = self.script is not None or (inside is None and len(effects) == 1)
 
     def run(self, store: Store, now: float) -> list[EffectResult]:
         """Run it by itself."""
@@ -56,6 +72,19 @@ class ApplyRequest(Request[list[EffectResult]]):
                 raise UsageError("what you give as inside= must neither commit nor roll back; leave that to the broker")
         texts = iter(self.texts)
         return [_do(store, effect, texts, now) for effect in self.effects]
+
+
+class ScriptRequest(Request[Any]):
+    """A script of ours that may run together with others."""
+
+    def __init__(self, script: Together) -> None:
+        self.script = self._script = script
+        self.effects: Sequence[Effect] = ()
+        self.texts: list[str | None] = []
+
+    def run(self, store: Store, now: float) -> Any:  # noqa: ANN401 - what the script returns
+        """Run it by itself."""
+        return run_sqlite(store.connection, self._script(), now)
 
 
 class LockRequest(Request[list[Received]]):
@@ -129,9 +158,38 @@ def run_group(store: Store, group: Sequence[Any], now: float) -> None:
         _apply_together(store, applies, now)
     if locks:
         _lock_together(store, locks, now)
+    scripted = [request for request in group if request.script is not None]
+    if len(scripted) > 1 and _run_together(store, scripted, now):
+        together |= {id(request) for request in scripted}
     for request in group:  # last, so that the user's own code does not run twice when the group has to be run again
         if id(request) not in together:
             run_alone(store, request, now)
+
+
+def _run_together(store: Store, scripted: Sequence[ApplyRequest | ScriptRequest], now: float) -> bool:
+    """Run scripts, and the effects that go with them, together; False, and nothing is done, if one of them fails."""
+    store.connection.execute("SAVEPOINT together")
+    try:
+        begun = [request.script() for request in scripted if request.script is not None]
+        results = run_sqlite_together(store.connection, begun, now)
+        _apply_together(store, scripted, now)
+    except Exception as error:
+        if _is_faulty(store, error):
+            raise
+        _undo(store, "together")
+        return False
+    store.connection.execute("RELEASE together")
+    for request, result in zip(scripted, results, strict=True):
+        if isinstance(request, ScriptRequest):
+            request.result = result
+    return True
+
+
+def _undo(store: Store, savepoint: str) -> None:
+    store.connection.execute(f"ROLLBACK TO {savepoint}")
+    store.queues.forget()  # what was undone may have changed them; numbers it used stay unused
+    store.queues.refresh(store.connection)
+    store.connection.execute(f"RELEASE {savepoint}")
 
 
 def run_one_by_one(store: Store, group: Sequence[Any], now: float) -> None:
@@ -152,9 +210,8 @@ def run_alone(store: Store, request: Any, now: float) -> None:  # noqa: ANN401 -
         request.error = error  # also if it ends the transaction for all: then the other callers get another error
         if _is_faulty(store, error):
             raise
-        store.connection.execute("ROLLBACK TO alone")
-        store.queues.forget()  # what was undone may have changed them; numbers it used stay unused
-        store.queues.refresh(store.connection)
+        _undo(store, "alone")
+        return
     store.connection.execute("RELEASE alone")
 
 
@@ -166,7 +223,7 @@ def _is_faulty(store: Store, error: BaseException) -> bool:
     return not store.connection.in_transaction or (is_sql and not is_a_mistake)
 
 
-def _apply_together(store: Store, applies: Sequence[ApplyRequest], now: float) -> None:
+def _apply_together(store: Store, applies: Sequence[ApplyRequest | ScriptRequest], now: float) -> None:
     completes = [effect.lock for request in applies for effect in request.effects if type(effect) is Complete]
     sends = [effect for request in applies for effect in request.effects if type(effect) is Send]
     texts = iter([text for request in applies for text in request.texts])

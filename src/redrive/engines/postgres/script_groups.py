@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""Runs scripts of many callers, and the sends and completions that go with them, in one transaction for all of them.
+
+If one of them fails, the transaction is rolled back, and each is run in a transaction of its own.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import asyncpg
+
+from redrive.broker.port import Effect, EffectResult
+from redrive.engines.postgres import errors
+from redrive.engines.postgres.connections import Connections
+from redrive.engines.postgres.driver import Connection
+from redrive.engines.postgres.exchange import Exchange
+from redrive.engines.postgres.group_commit import Lane, Request
+from redrive.engines.postgres.groups import Groups, Refused
+from redrive.engines.postgres.requests import ApplyRequest
+from redrive.engines.postgres.session_settings import as_needed, begin
+from redrive.engines.sql.runner import PostgresDriver
+from redrive.engines.sql.script import Together
+from redrive.engines.sql.together import run_together
+
+T = TypeVar("T")
+MakeDriver = Callable[[Connection], PostgresDriver]
+
+
+class ScriptedPart:
+    """A script of ours as the part of a transaction that goes with effects; it may run together with others."""
+
+    def __init__(self, script: Together, alone: Callable[[Connection], Coroutine[Any, Any, object]]) -> None:
+        self.script = script
+        self._alone = alone
+
+    async def __call__(self, connection: Connection) -> object:
+        """Run it by itself."""
+        return await self._alone(connection)
+
+
+class ScriptRequest(ApplyRequest):
+    """A script, and the effects that go with it, all or nothing; what it returns is the answer if it has no effects."""
+
+    __slots__ = ("script", "value")
+
+    def __init__(self, script: Together, effects: Sequence[Effect] = ()) -> None:
+        super().__init__(effects)
+        self.script = script
+        self.value: Any = None
+
+    def give(self, result: list[EffectResult]) -> None:
+        """Give the caller the result."""
+        super().give(result if self.effects else self.value)
+
+
+class ScriptGroups(Groups):
+    """Runs scripts in groups, one group after another; between groups it holds no connection."""
+
+    make_driver: MakeDriver
+
+    async def run(self, script: Together) -> Any:  # noqa: ANN401 - what the script returns
+        """Run a script with the next group; return its result."""
+        return await self.submit(ScriptRequest(script))
+
+    async def _exchange_once(self, group: list[Any]) -> None:
+        try:
+            await super()._exchange_once(group)
+        finally:
+            await self.let_go(is_good=True)
+
+    async def _fetched(self, connection: Connection, exchange: Exchange, values: Sequence[object]) -> list[Any]:
+        asks = [ask for ask in exchange.applies if isinstance(ask, ScriptRequest)]
+        await connection.execute(begin(connection))
+        try:
+            results = await run_together([ask.script() for ask in asks], self.make_driver(connection))
+            rows: list[Any] = await connection.fetch(self.exchange_sql, *values)
+            await _commit(connection)
+        except Exception as error:
+            with suppress(*errors.Trouble):  # then the connection is gone, and the transaction with it
+                await connection.execute("ROLLBACK")
+            if isinstance(error, errors.Trouble):
+                raise
+            raise Refused(error) from error
+        for ask, result in zip(asks, results, strict=True):
+            ask.value = result
+        return rows
+
+    async def _find_out(self, exchange: Exchange, number: int, error: BaseException) -> None:
+        await self.let_go(is_good=not errors.is_connection_lost(error))  # to find out needs another one
+        await super()._find_out(exchange, number, error)
+
+
+async def _commit(connection: Connection) -> None:
+    if await connection.execute("COMMIT") != "COMMIT":
+        raise asyncpg.InFailedSQLTransactionError("a statement had failed, so it was rolled back")
+
+
+class _Look(Request[Any]):
+    """A script of one statement that reads."""
+
+    __slots__ = ("script",)
+
+    def __init__(self, script: Together) -> None:
+        super().__init__()
+        self.script = script
+
+
+class Looks:
+    """Runs scripts of one statement that read, in groups.
+
+    Args:
+        database: where.
+        make_driver: returns what runs the statements of a script.
+    """
+
+    def __init__(self, database: Connections, make_driver: MakeDriver) -> None:
+        self._database = database
+        self._make_driver = make_driver
+        self._lane: Lane[Any] = Lane(self._run)
+
+    async def look(self, script: Together) -> Any:  # noqa: ANN401 - what the script returns
+        """Run a script with the next group; return its result."""
+        self._database.check_loop()
+        return await self._lane.submit(_Look(script))
+
+    async def finish(self) -> None:
+        """Wait until everything that was submitted is done."""
+        await self._lane.close()
+
+    async def _run(self, group: list[Any]) -> None:
+        try:
+            await self._run_all(group)
+        except Exception as error:
+            if len(group) == 1 or isinstance(error, errors.Trouble):
+                raise
+            for ask in group:
+                await self._run_one(ask)
+
+    async def _run_one(self, ask: _Look) -> None:
+        try:
+            await self._run_all([ask])
+        except Exception as error:  # noqa: BLE001 - the caller gets it, whatever it is
+            ask.fail(error)
+
+    async def _run_all(self, group: Sequence[_Look]) -> None:
+        async def read(connection: Connection) -> list[Any]:
+            async with as_needed(connection):
+                return await run_together([ask.script() for ask in group], self._make_driver(connection))
+
+        results = await self._database.until_done(lambda: self._database.lent(read))
+        for ask, result in zip(group, results, strict=True):
+            ask.give(result)
