@@ -2,7 +2,7 @@
 """The decider: opens the slots that have come. Any number of processes may run one at the same time."""
 
 from redrive.broker import Message, Send
-from redrive.pipeline.cadence import catch_up
+from redrive.pipeline.cadence import Limits, catch_up
 from redrive.pipeline.events import TasksExpired
 from redrive.pipeline.infos import DestinationInfo
 from redrive.pipeline.ledger import SlotTaken
@@ -28,7 +28,8 @@ class Decider:
         """Open all slots that have come, and let expire what has waited for too long; return how many slots."""
         environment = self._environment
         opened = 0
-        for info in await environment.ledger.destinations(environment.plan.name):
+        counted = [name for name, each in environment.plan.destinations.items() if _needs_count(each)]
+        for info in await environment.ledger.destinations(environment.plan.name, counted):
             destination = environment.plan.destinations.get(info.name)
             if destination is not None and not info.is_held:
                 opened += await self._decide(destination, info)
@@ -65,3 +66,8 @@ class Decider:
         except SlotTaken:
             return 0  # another process was faster
         return 1
+
+
+def _needs_count(destination: PipelineDestination) -> bool:
+    """Say whether it matters what waits for a destination: it may be a million tasks, so others are not counted."""
+    return destination.timing is None or destination.limits != Limits()

@@ -66,10 +66,8 @@ class PipelineIntake:
         environment, plan = self._environment, self._environment.plan
         self._check(submission)
         digest = hashlib.sha256(submission.body).hexdigest()
-        if submission.key is not None and (seen := await environment.ledger.submission(plan.name, submission.key)):
-            if seen.digest != digest:
-                raise SubmissionConflict(plan.name, submission.key)
-            return SubmissionReceipt(seen.task, 0, is_new=False)
+        if plan.receive is not None and (seen := await self._seen(submission.key, digest)):
+            return seen  # and the pipeline's own function is not called again
         bodies = [submission.body] if plan.receive is None else await called(plan.receive, submission, parts_of)
         if not bodies:
             raise SubmissionRefused("there is nothing in it")
@@ -80,9 +78,19 @@ class PipelineIntake:
         try:
             wake_up = Send(plan.process_queue, Message.of(TaskToken(task.id).to_json()))
             await environment.broker.apply(wake_up, inside=inside)
-        except SubmissionSeen as seen_now:  # another process has stored it meanwhile
+        except SubmissionSeen as seen_now:
             return SubmissionReceipt(seen_now.task, 0, is_new=False)
         return SubmissionReceipt(task.id, len(bodies), is_new=True)
+
+    async def _seen(self, key: str | None, digest: str) -> SubmissionReceipt | None:
+        """Return the receipt of a submission that was stored before."""
+        name = self._environment.plan.name
+        seen = None if key is None else await self._environment.ledger.submission(name, key)
+        if key is None or seen is None:
+            return None
+        if seen.digest != digest:
+            raise SubmissionConflict(name, key)
+        return SubmissionReceipt(seen.task, 0, is_new=False)
 
     def _check(self, submission: Submission) -> None:
         plan = self._environment.plan

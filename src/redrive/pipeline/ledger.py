@@ -86,8 +86,8 @@ class PipelineLedger(Protocol):
         """Return the names of all pipelines, and their last versions."""
         ...
 
-    async def destinations(self, pipeline: str) -> list[DestinationInfo]:
-        """Return the destinations of a pipeline, with what waits for them, in order of their names."""
+    async def destinations(self, pipeline: str, counted: Sequence[str] | None = None) -> list[DestinationInfo]:
+        """Return the destinations of a pipeline, with what waits for those that are counted, or for all."""
         ...
 
     async def hold(self, pipeline: str, destination: str, action: NewAction, *, is_held: bool) -> None:

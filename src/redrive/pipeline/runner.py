@@ -127,7 +127,8 @@ class PipelineRunner:
     async def reload(self) -> None:
         """Look now whether destinations have changed, are held or are released, instead of within a second."""
         await self._follow_versions()
-        held = {each.name: each for each in await self._pipeline.ledger.destinations(self._environment.plan.name)}
+        found = await self._pipeline.ledger.destinations(self._environment.plan.name, counted=())
+        held = {each.name: each for each in found}
         for name in self._environment.plan.destinations:
             is_held = name in held and held[name].is_held
             if is_held and name in self._sending:

@@ -168,6 +168,9 @@ SLOTS: Final[dict[tuple[SlotState, SlotEvent], SlotState]] = {
 }
 """What comes of an event for a slot. A pair that is not here is refused."""
 
+UNFINISHED: Final = (TaskState.READY, TaskState.WAITING)
+"""The task is done by itself when it is due."""
+
 TROUBLED: Final = (TaskState.FAILED, TaskState.EXPIRED, TaskState.UNKNOWN)
 """A person has to look at the task."""
 

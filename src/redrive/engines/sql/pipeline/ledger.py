@@ -5,6 +5,7 @@ from redrive.engines.sql.pipeline import operators, queries, sends
 from redrive.engines.sql.pipeline import slots as slots_sql
 from redrive.engines.sql.pipeline import tasks as tasks_sql
 from redrive.engines.sql.verbs import SqlStore, joins, reads, writes
+from redrive.pipeline.records import SendWork, TaskToken
 
 
 class SqlPipelineLedger(SqlStore):
@@ -18,10 +19,10 @@ class SqlPipelineLedger(SqlStore):
     hold = writes(slots_sql.hold)
 
     # --- receiving and processing
-    accept = joins(tasks_sql.accept)
+    accept = joins(tasks_sql.accept, together=True)
     submission = reads(tasks_sql.submission)
-    process_input = reads(tasks_sql.process_input)
-    finish_process = joins(tasks_sql.finish_process)
+    process_input = reads(tasks_sql.process_input, together=True)
+    finish_process = joins(tasks_sql.finish_process, together=True)
     warn = joins(tasks_sql.warn)
     fail = joins(tasks_sql.fail)
 
@@ -36,10 +37,16 @@ class SqlPipelineLedger(SqlStore):
     expire = writes(slots_sql.expire)
 
     # --- sending
-    begin_send = writes(sends.begin_send)
-    finish_send = joins(sends.finish_send)
+    _begin_send = writes(sends.begin_send, together=True)
+    _begin_send_in_turn = writes(sends.begin_send)
+    finish_send = joins(sends.finish_send, together=True)
     put_back = joins(sends.put_back)
     shipments = reads(sends.shipments)
+
+    async def begin_send(self, token: TaskToken, per_second: float | None) -> SendWork | None:
+        """Note that the shipments of a task are about to be sent; where there is a rate, one task after another."""
+        begin = self._begin_send if per_second is None else self._begin_send_in_turn
+        return await begin(token, per_second)
 
     # --- people
     rerun = joins(operators.rerun)

@@ -11,7 +11,7 @@ from redrive.engines.sql.script import Row, Script, Sql, now
 from redrive.engines.sql.transition_sql import among
 from redrive.pipeline.infos import ActionInfo, LineageEdge
 from redrive.pipeline.records import TaskInfo
-from redrive.pipeline.states import TROUBLED, TaskState
+from redrive.pipeline.states import TROUBLED, UNFINISHED, TaskState
 
 _TASKS: Final = f"SELECT {', '.join(TASK_COLUMNS)} FROM @.pipeline_tasks"
 _ACTIONS: Final = (
@@ -26,21 +26,13 @@ def stuck(overdue: float, limit: int, pipeline: str | None = None) -> Script[lis
     time = yield from now()
     ours = "" if pipeline is None else " AND pipeline = ?"
     names = () if pipeline is None else (pipeline,)
-    found: list[TaskInfo] = []
-    for stage in ("process", "send"):
-        where = f"stage = '{stage}' AND {among('state', [TaskState.READY])} AND due_at < ?{ours}"
-        found += yield from _tasks(where, (time - overdue, *names), limit)
-    where = f"{among('state', [TaskState.WAITING])} AND due_at < ?{ours}"
-    found += yield from _tasks(where, (time - overdue, *names), limit)
-    for state in TROUBLED:
-        for stage in ("process", "batch", "send"):
-            where = f"{among('state', [state])} AND {among('state', TROUBLED)} AND stage = '{stage}'{ours}"
-            found += yield from _tasks(where, names, limit)
-    return sorted(found, key=lambda each: (each.due_at, each.id))[:limit]
-
-
-def _tasks(where: str, values: Sequence[object], limit: int) -> Script[list[TaskInfo]]:
-    rows = yield Sql(f"{_TASKS} WHERE {where} ORDER BY due_at LIMIT ?", [*values, limit])
+    late = f"{_TASKS} WHERE {among('state', UNFINISHED)} AND due_at < ?{ours} ORDER BY due_at LIMIT ?"
+    troubled = f"{_TASKS} WHERE {among('state', TROUBLED)}{ours} ORDER BY due_at LIMIT ?"
+    rows = yield Sql(
+        f"SELECT * FROM (SELECT * FROM ({late}) AS late UNION ALL SELECT * FROM ({troubled}) AS troubled) AS found"
+        " ORDER BY due_at, id LIMIT ?",
+        [time - overdue, *names, limit, *names, limit, limit],
+    )
     return [task_of(row) for row in rows]
 
 

@@ -54,12 +54,12 @@ CREATE TABLE @.pipeline_tasks (
     created_at @time NOT NULL,
     changed_at @time NOT NULL
 );
--- what is ready is found by the time at which it should have been done; what is done costs these indexes nothing
-CREATE INDEX @_pipeline_tasks_due ON @.pipeline_tasks (stage, due_at) WHERE state = 1;
-CREATE INDEX @_pipeline_tasks_waiting ON @.pipeline_tasks (pipeline, destination, id) WHERE state = 2;
-CREATE INDEX @_pipeline_tasks_late ON @.pipeline_tasks (due_at) WHERE state = 2;
+-- what is not done is found by the time at which it should have been; what is done costs these indexes nothing
+CREATE INDEX @_pipeline_tasks_due ON @.pipeline_tasks (due_at) WHERE state IN (1, 2);
+CREATE INDEX @_pipeline_tasks_waiting ON @.pipeline_tasks (pipeline, destination, id, created_at, item_count, size)
+    WHERE state = 2;  -- with all that is counted
 CREATE INDEX @_pipeline_tasks_expiring ON @.pipeline_tasks (not_after) WHERE state = 2;
-CREATE INDEX @_pipeline_tasks_troubled ON @.pipeline_tasks (state, stage, due_at) WHERE state IN (4, 5, 6);
+CREATE INDEX @_pipeline_tasks_troubled ON @.pipeline_tasks (due_at) WHERE state IN (4, 5, 6);
 CREATE INDEX @_pipeline_tasks_ended ON @.pipeline_tasks (changed_at) WHERE state IN (3, 7);
 
 CREATE TABLE @.pipeline_bodies (id text PRIMARY KEY, body @bytes NOT NULL);
@@ -148,13 +148,19 @@ CREATE VIEW @.slot AS SELECT pipeline, destination, @at(at@) AS slot_at,
     CASE state WHEN 1 THEN 'open' WHEN 2 THEN 'served' ELSE 'failed' END AS state, closed_by, tasks, is_empty, reason,
     @at(changed_at@) AS changed_at FROM @.pipeline_slots;
 
--- what should have been done a quarter of an hour ago
+-- what should have been done a quarter of an hour ago, by the index of what is not done, and by that of what failed
 CREATE VIEW @.stuck_process AS SELECT t.* FROM @.task AS t JOIN @.pipeline_tasks AS p ON p.id = t.task_id
-    WHERE p.stage = 'process' AND p.state IN (1, 4) AND p.due_at < @now - 900;
+    WHERE p.stage = 'process' AND p.state IN (1, 2) AND p.due_at < @now - 900
+    UNION ALL SELECT t.* FROM @.task AS t JOIN @.pipeline_tasks AS p ON p.id = t.task_id
+    WHERE p.stage = 'process' AND p.state IN (4, 5, 6) AND p.due_at < @now - 900;
 CREATE VIEW @.stuck_batch AS SELECT t.* FROM @.task AS t JOIN @.pipeline_tasks AS p ON p.id = t.task_id
-    WHERE p.stage = 'batch' AND p.state IN (2, 4, 5) AND p.due_at < @now - 900;
+    WHERE p.stage = 'batch' AND p.state IN (1, 2) AND p.due_at < @now - 900
+    UNION ALL SELECT t.* FROM @.task AS t JOIN @.pipeline_tasks AS p ON p.id = t.task_id
+    WHERE p.stage = 'batch' AND p.state IN (4, 5, 6) AND p.due_at < @now - 900;
 CREATE VIEW @.stuck_send AS SELECT t.* FROM @.task AS t JOIN @.pipeline_tasks AS p ON p.id = t.task_id
-    WHERE p.stage = 'send' AND p.state IN (1, 4, 6) AND p.due_at < @now - 900;
+    WHERE p.stage = 'send' AND p.state IN (1, 2) AND p.due_at < @now - 900
+    UNION ALL SELECT t.* FROM @.task AS t JOIN @.pipeline_tasks AS p ON p.id = t.task_id
+    WHERE p.stage = 'send' AND p.state IN (4, 5, 6) AND p.due_at < @now - 900;
 CREATE VIEW @.failed_sends AS SELECT t.* FROM @.task AS t JOIN @.pipeline_tasks AS p ON p.id = t.task_id
-    WHERE p.stage = 'send' AND p.state IN (4, 6);
+    WHERE p.stage = 'send' AND p.state IN (4, 5, 6);
 """

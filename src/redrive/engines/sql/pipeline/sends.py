@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from redrive.clock import utc
-from redrive.engines.sql.pipeline.tasks import again_if_failed, current, move, note
-from redrive.engines.sql.script import Row, Script, Sql, now, plain, scalar
+from redrive.engines.sql.pipeline.tasks import again_if_failed, current, moved, note
+from redrive.engines.sql.script import Keyed, Row, Script, Sql, now, plain
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import TaskConflict
 from redrive.pipeline.records import (
@@ -24,9 +24,10 @@ from redrive.pipeline.states import SHIPMENTS, ShipmentEvent, ShipmentState, Tas
 _COLUMNS: Final = ("task", "position", "delivery_id", "state", "attempt", "item_count", "content_type", "receipt")
 _LIST: Final = ", ".join(f"s.{name}" for name in (*_COLUMNS, "reason", "changed_at"))
 _UNSENT: Final = (ShipmentState.PENDING, ShipmentState.INTENT)
-_IS_UNKNOWN: Final = among("s.state", [ShipmentState.UNKNOWN])
 _IS_REFUSED: Final = among("state", [ShipmentState.REFUSED])
 _AGAIN: Final = transition(SHIPMENTS, ShipmentEvent.AGAIN)
+_SENDING: Final = among("state", [ShipmentState.INTENT])
+_LEFT: Final = among("s.state", (*_UNSENT, ShipmentState.UNKNOWN))
 _BEGIN: Final = transition(SHIPMENTS, ShipmentEvent.BEGIN)
 _EARLY_S: Final = 1.0
 """So much may clocks differ."""
@@ -46,45 +47,53 @@ def begin_send(token: TaskToken, per_second: float | None) -> Script[SendWork | 
         per_second: how many shipments a second the destination takes; None: any number.
     """
     time = yield from now()
-    if (yield from again_if_failed(token, time)):  # then what had failed is sent again, and nothing else
+    found = yield from current(token, (TaskState.READY,))
+    if found is None and (yield from again_if_failed(token, time)):  # then what had failed is sent, and nothing else
         yield Sql(
             f"UPDATE @.pipeline_shipments SET {_AGAIN.to}, changed_at = ? WHERE task = ? AND {_IS_REFUSED}",
             [time, token.task],
         )
-    found = yield from current(token, (TaskState.READY,))
+        found = yield from current(token, (TaskState.READY,))
     if found is None:
         return None
     if (early := found.due_at.timestamp() - time) > _EARLY_S:  # a second message for it, from elsewhere
         return SendWork(task=found, shipments=(), wait=early)
-    chosen, places = ("s.position IN @ints", [list(token.items)]) if token.items else ("1 = 1", [])
-    rows = yield Sql(
-        f"SELECT {_LIST}, (SELECT b.body FROM @.pipeline_bodies b WHERE b.id = s.body) AS body"
-        f" FROM @.pipeline_shipments s WHERE s.task = ? AND ({among('s.state', _UNSENT)}"
-        f" OR ({_IS_UNKNOWN} AND {chosen})) ORDER BY s.position @lock",
-        [token.task, *places],
+    rows = yield Keyed(
+        f"SELECT {_LIST}, CASE WHEN {_LEFT} THEN (SELECT b.body FROM @.pipeline_bodies b WHERE b.id = s.body) END"
+        " AS body FROM @.pipeline_shipments s WHERE s.task = ? ORDER BY s.position @lock",
+        [token.task],
+        token.task,
     )
-    work = tuple(_work_of(row) for row in rows)
-    chosen_now = {each.info.index for each in work}
-    others = tuple(each for each in (yield from shipments(token.task)) if each.index not in chosen_now)
+    work = tuple(_work_of(row) for row in rows if _is_chosen(row, token))
+    others = tuple(shipment_of(row) for row in rows if not _is_chosen(row, token))
     if per_second is not None and work:
         wait = yield from _reserve(found.pipeline, found.destination, len(work) / per_second, time)
         if wait > 0:
             return SendWork(task=found, shipments=(), wait=wait)
-    yield Sql(
+    yield Keyed(
         f"UPDATE @.pipeline_shipments SET {_BEGIN.to}, attempt = attempt + 1, changed_at = ?"
-        f" WHERE task = ? AND position IN @ints AND {_BEGIN.able}",
-        [time, token.task, sorted(chosen_now)],
+        f" WHERE task = ? AND position IN @ints AND {_BEGIN.able} RETURNING task",
+        [time, token.task, [each.info.index for each in work]],
+        token.task,
     )
     return SendWork(task=found, shipments=work, others=others)
 
 
+def _is_chosen(row: Row, token: TaskToken) -> bool:
+    """Say whether a shipment is to be sent now; one with an unknown outcome only if it was meant."""
+    state = ShipmentState(row["state"])
+    is_meant = not token.items or row["position"] in token.items
+    return state in _UNSENT or (state is ShipmentState.UNKNOWN and is_meant)
+
+
 def _reserve(pipeline: str, destination: str, seconds: float, time: float) -> Script[float]:
     """Take a place in the stream to a destination; return how long to wait if there is none yet."""
-    next_at = yield from scalar(
-        Sql(
-            "SELECT next_at FROM @.pipeline_destinations WHERE pipeline = ? AND name = ? @lock", [pipeline, destination]
-        )
+    rows = yield Keyed(
+        "SELECT name, next_at FROM @.pipeline_destinations WHERE pipeline = ? AND name = ? @lock",
+        [pipeline, destination],
+        destination,
     )
+    next_at = rows[0]["next_at"] if rows else None
     if next_at is None or next_at > time:
         return 0.0 if next_at is None else float(next_at) - time
     yield Sql(
@@ -97,15 +106,14 @@ def _reserve(pipeline: str, destination: str, seconds: float, time: float) -> Sc
 def finish_send(token: TaskToken, result: SendResult) -> Script[None]:
     """Store what came of an attempt to send, and what follows; a task that was cancelled meanwhile stays so."""
     time = yield from now()
-    cancelled = yield from _cancelled(token)
     for shipment in result.shipments:
         yield from _store(token.task, shipment, time)
-    if cancelled is not None:  # a message for a further attempt is out of date when it comes
-        yield from note(token.task, cancelled["pipeline"], cancelled["destination"], result.action, time)
-        return
     changes = "" if result.retry is None else ", retries = retries + 1"
-    row = yield from move(token, result.event, time, result.action.reason, changes=changes)
-    if result.retry is not None:
+    rows = yield from moved(token, result.event, time, result.action.reason, changes=changes)
+    row = rows[0] if rows else (yield from _cancelled(token))
+    if row is None:
+        raise TaskConflict(token.task, "it has changed meanwhile; look at it again")
+    if rows and result.retry is not None:  # a message for a further attempt at a cancelled one is out of date
         yield Sql(
             "UPDATE @.pipeline_tasks SET retry_items = ?, due_at = ? WHERE id = ?",
             [json.dumps(result.retry.items), result.due_at, token.task],
@@ -138,10 +146,11 @@ def _cancelled(token: TaskToken) -> Script[Row | None]:
 
 def _store(task: str, result: ShipmentResult, time: float) -> Script[None]:
     step = SHIPMENTS[ShipmentState.INTENT, _EVENTS[result.state]]
-    rows = yield Sql(
-        f"UPDATE @.pipeline_shipments SET state = {int(step)}, receipt = ?, reason = ?, changed_at = ?"
-        f" WHERE task = ? AND position = ? AND state = {int(ShipmentState.INTENT)} RETURNING 1",
-        [plain(result.receipt), plain(result.reason), time, task, result.index],
+    rows = yield Keyed(
+        "UPDATE @.pipeline_shipments SET state = ?, receipt = ?, reason = ?, changed_at = ?"
+        f" WHERE task = ? AND position = ? AND {_SENDING} RETURNING task",
+        [int(step), plain(result.receipt), plain(result.reason), time, task, result.index],
+        task,
     )
     if not rows:
         raise TaskConflict(task, "another process has noted what came of it")

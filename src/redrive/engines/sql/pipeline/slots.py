@@ -63,16 +63,23 @@ def pipelines() -> Script[list[tuple[str, int]]]:
     return sorted((row["pipeline"], int(row["version"])) for row in rows)
 
 
-def destinations(pipeline: str) -> Script[list[DestinationInfo]]:
-    """Return the destinations of a pipeline, with what waits for them, in order of their names."""
+def destinations(pipeline: str, counted: Sequence[str] | None = None) -> Script[list[DestinationInfo]]:
+    """Return the destinations of a pipeline, with what waits for them, in order of their names.
+
+    Args:
+        pipeline: the pipeline.
+        counted: for which of them that is counted; None: for all.
+    """
+    chosen, names = ("", []) if counted is None else (" AND destination IN @texts", [list(counted)])
     rows = yield Sql(
         "SELECT d.pipeline, d.name, d.since, d.is_held, d.reason, d.last_slot, coalesce(w.many, 0) AS many,"
         " coalesce(w.items, 0) AS items, coalesce(w.bytes, 0) AS bytes, w.oldest,"
         " (SELECT count(*) FROM @.pipeline_slots s WHERE s.pipeline = d.pipeline AND s.destination = d.name"
         f" AND {_OPEN}) AS open_slots FROM @.pipeline_destinations d LEFT JOIN (SELECT destination, count(*) AS many,"
         " sum(item_count) AS items, sum(size) AS bytes, min(created_at) AS oldest FROM @.pipeline_tasks"
-        f" WHERE pipeline = ? AND {_WAITING} GROUP BY destination) w ON w.destination = d.name WHERE d.pipeline = ?",
-        [pipeline, pipeline],
+        f" WHERE pipeline = ? AND {_WAITING}{chosen} GROUP BY destination) w ON w.destination = d.name"
+        " WHERE d.pipeline = ?",
+        [pipeline, *names, pipeline],
     )
     found = [
         DestinationInfo(
@@ -236,9 +243,9 @@ def _end_members(members: Sequence[str], event: TaskEvent, reason: str, time: fl
         return
     step = TASKS[TaskState.WAITING, event]
     rows = yield Sql(
-        f"UPDATE @.pipeline_tasks SET state = {int(step)}, reason = ?, changed_at = ?"
+        "UPDATE @.pipeline_tasks SET state = ?, reason = ?, changed_at = ?"
         f" WHERE id IN @texts AND {_WAITING} RETURNING 1",
-        [plain(reason), time, list(members)],
+        [int(step), plain(reason), time, list(members)],
     )
     if len(rows) != len(members):
         raise TaskConflict(members[0], "it or another task of the batch has changed meanwhile; the batch is made again")
@@ -270,7 +277,7 @@ def expire(pipeline: str, limit: int) -> Script[list[str]]:
     time = yield from now()
     rows = yield Sql(
         f"SELECT id, destination FROM @.pipeline_tasks WHERE not_after <= ? AND {_WAITING} AND pipeline = ?"
-        " ORDER BY id LIMIT ? @lock",
+        " ORDER BY not_after LIMIT ? @lock",
         [time, pipeline, limit],
     )
     reason = "it has waited for longer than the backstop"

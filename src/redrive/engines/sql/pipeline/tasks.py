@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from redrive.clock import utc
-from redrive.engines.sql.script import Many, Row, Script, Sql, insert, now, plain, scalar
+from redrive.engines.sql.script import Inserts, Keyed, Row, Script, Sql, TableColumns, now, plain, scalar
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import SubmissionConflict, TaskConflict, TaskNotFound
 from redrive.pipeline.ledger import Accepted, SubmissionSeen
@@ -29,21 +29,38 @@ TASK_COLUMNS: Final = (
     *("item_count", "size", "version", "slot_at", "reason", "created_at", "changed_at"),
 )
 _TASK_LIST: Final = ", ".join(TASK_COLUMNS)
-_INSERT_TASK: Final = insert("pipeline_tasks", TASK_COLUMNS)
-_INSERT_ITEM: Final = insert(
+
+
+def _columns(table: str, columns: str) -> TableColumns:
+    """Return the columns of a table, from their names and types in order."""
+    pairs = (each.partition(" ") for each in columns.split(", "))
+    return TableColumns(table, tuple((name, kind) for name, _, kind in pairs))
+
+
+_TASKS: Final = _columns(
+    "pipeline_tasks",
+    "id text, pipeline text, stage text, destination text, state smallint, due_at float8, not_after float8,"
+    " epoch integer, retries integer, retry_items text, item_count integer, size bigint, version bigint,"
+    " slot_at float8, reason text, created_at float8, changed_at float8",
+)
+_ITEMS: Final = _columns(
     "pipeline_items",
-    ["task", "position", "item", "parent_task", "parent_position", "shipment", "body", "size"],
+    "task text, position integer, item text, parent_task text, parent_position integer, shipment integer, body text,"
+    " size bigint",
 )
-_INSERT_BODY: Final = insert("pipeline_bodies", ["id", "body"])
-_SHIPMENT_COLUMNS: Final = (
-    *("task", "position", "delivery_id", "state", "attempt", "item_count", "content_type", "body"),
-    *("receipt", "reason", "changed_at"),
+_BODIES: Final = _columns("pipeline_bodies", "id text, body bytea")
+_SHIPMENTS: Final = _columns(
+    "pipeline_shipments",
+    "task text, position integer, delivery_id text, state smallint, attempt integer, item_count integer,"
+    " content_type text, body text, receipt text, reason text, changed_at float8",
 )
-_INSERT_SHIPMENT: Final = insert("pipeline_shipments", _SHIPMENT_COLUMNS)
-_INSERT_ACTION: Final = insert(
+_ACTIONS: Final = _columns(
     "pipeline_actions",
-    ["task", "pipeline", "destination", "name", "attempt", "at", "actor", "reason", "detail"],
+    "task text, pipeline text, destination text, name text, attempt integer, at float8, actor text, reason text,"
+    " detail text",
 )
+_OF_TASK: Final = ", ".join(f"t.{name}" for name in TASK_COLUMNS)
+_TO_PROCESS: Final = among("t.state", (TaskState.READY, TaskState.FAILED))
 _FIRST_SHIPMENT: Final = int(FIRST_SHIPMENT_STATE[ShipmentEvent.MAKE])
 
 
@@ -59,15 +76,16 @@ def accept(task: NewTask, key: str | None, digest: str, action: NewAction) -> Sc
     """
     time = yield from now()
     if key is not None:
-        rows = yield Sql(
+        rows = yield Keyed(
             "INSERT INTO @.pipeline_submissions (pipeline, key, digest, task, accepted_at) VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT (pipeline, key) DO NOTHING RETURNING 1",
+            " ON CONFLICT (pipeline, key) DO NOTHING RETURNING task",
             [task.pipeline, plain(key), digest, task.id, time],
+            task.id,
         )
         if not rows:
             yield from _raise_seen(task.pipeline, key, digest)
-    yield from make([task], time, TaskEvent.ACCEPT)
-    yield from note(task.id, task.pipeline, "", action, time)
+    noted = [_action_values(task.id, task.pipeline, "", action, time)]
+    yield Inserts({**_rows_of([task], time, TaskEvent.ACCEPT), _ACTIONS: noted})
 
 
 def _raise_seen(pipeline: str, key: str, digest: str) -> Script[None]:
@@ -87,31 +105,30 @@ def submission(pipeline: str, key: str) -> Script[Accepted | None]:
 
 def make(tasks: Sequence[NewTask], time: float, event: TaskEvent | None = None) -> Script[None]:
     """Store tasks with their items, bodies and shipments."""
-    bodies: list[tuple[str, bytes]] = []
+    yield Inserts(_rows_of(tasks, time, event))
+
+
+def _rows_of(
+    tasks: Sequence[NewTask], time: float, event: TaskEvent | None = None
+) -> dict[TableColumns, list[tuple[object, ...]]]:
+    """Return the rows of tasks with their items, bodies and shipments, by their tables."""
+    rows: dict[TableColumns, list[tuple[object, ...]]] = {_BODIES: [], _TASKS: [], _ITEMS: [], _SHIPMENTS: []}
     for task in tasks:
-        bodies += [(item.body_id, item.body) for item in task.items if item.body is not None]
-        bodies += [(each.body_id, each.body) for each in task.shipments if each.body is not None]
-    yield Many(_INSERT_BODY, bodies)
-    yield Many(_INSERT_TASK, [_task_values(task, time, event) for task in tasks])
-    yield Many(
-        _INSERT_ITEM,
-        [
+        rows[_BODIES] += [(item.body_id, item.body) for item in task.items if item.body is not None]
+        rows[_BODIES] += [(each.body_id, each.body) for each in task.shipments if each.body is not None]
+        rows[_TASKS].append(_task_values(task, time, event))
+        rows[_ITEMS] += [
             (task.id, position, item.id, *(item.parent or (None, None)), item.shipment, item.body_id, item.size)
-            for task in tasks
             for position, item in enumerate(task.items, 1)
-        ],
-    )
-    yield Many(
-        _INSERT_SHIPMENT,
-        [
+        ]
+        rows[_SHIPMENTS] += [
             (
                 *(task.id, position, each.delivery_id, _FIRST_SHIPMENT, 0, each.item_count, each.content_type),
                 *(each.body_id, "", "", time),
             )
-            for task in tasks
             for position, each in enumerate(task.shipments, 1)
-        ],
-    )
+        ]
+    return rows
 
 
 def _task_values(task: NewTask, time: float, event: TaskEvent | None) -> tuple[object, ...]:
@@ -127,12 +144,12 @@ def _task_values(task: NewTask, time: float, event: TaskEvent | None) -> tuple[o
 
 def note(task: str, pipeline: str, destination: str, action: NewAction, time: float) -> Script[None]:
     """Write into the history."""
-    yield Sql(_INSERT_ACTION, _action_values(task, pipeline, destination, action, time))
+    yield Inserts({_ACTIONS: [_action_values(task, pipeline, destination, action, time)]})
 
 
 def note_all(tasks: Iterable[tuple[str, str, str]], action: NewAction, time: float) -> Script[None]:
     """Write the same into the history of several tasks, given with their pipelines and destinations."""
-    yield Many(_INSERT_ACTION, [_action_values(*task, action, time) for task in tasks])
+    yield Inserts({_ACTIONS: [_action_values(*task, action, time) for task in tasks]})
 
 
 def _action_values(task: str, pipeline: str, destination: str, action: NewAction, time: float) -> tuple[object, ...]:
@@ -154,24 +171,36 @@ def move(token: TaskToken, event: TaskEvent, time: float, reason: str = "", *, c
         reason: why.
         changes: further assignments without values, such as ``, epoch = epoch + 1``.
     """
-    step = transition(TASKS, event)
-    rows = yield Sql(
-        f"UPDATE @.pipeline_tasks SET {step.to}, reason = ?, changed_at = ?{changes}"
-        f" WHERE id = ? AND epoch = ? AND retries = ? AND {step.able} RETURNING pipeline, destination, stage",
-        [plain(reason), time, token.task, token.epoch, token.retries],
-    )
+    rows = yield from moved(token, event, time, reason, changes=changes)
     if not rows:
         raise TaskConflict(token.task, "it has changed meanwhile; look at it again")
     return rows[0]
 
 
+def moved(
+    token: TaskToken, event: TaskEvent, time: float, reason: str = "", *, changes: str = ""
+) -> Script[Sequence[Row]]:
+    """Do the same; return no row if the task is another."""
+    step = transition(TASKS, event)
+    return (
+        yield Keyed(
+            f"UPDATE @.pipeline_tasks SET {step.to}, reason = ?, changed_at = ?{changes}"
+            f" WHERE id = ? AND epoch = ? AND retries = ? AND {step.able} RETURNING id, pipeline, destination, stage",
+            [plain(reason), time, token.task, token.epoch, token.retries],
+            token.task,
+        )
+    )
+
+
 def finish_process(token: TaskToken, children: Sequence[NewTask], action: NewAction) -> Script[None]:
     """End a process task, and store what it has made."""
     time = yield from now()
-    yield from again_if_failed(token, time)
-    row = yield from move(token, TaskEvent.FINISH, time)
-    yield from make(children, time)
-    yield from note(token.task, row["pipeline"], "", action, time)
+    rows = yield from moved(token, TaskEvent.FINISH, time)
+    if not rows:  # nearly never: its message was recovered from the dead letters, or it has changed
+        yield from again_if_failed(token, time)
+        rows = [(yield from move(token, TaskEvent.FINISH, time))]
+    noted = [_action_values(token.task, rows[0]["pipeline"], "", action, time)]
+    yield Inserts({**_rows_of(children, time), _ACTIONS: noted})
 
 
 def fail(token: TaskToken, reason: str, action: NewAction) -> Script[None]:
@@ -193,9 +222,9 @@ def warn(token: TaskToken, action: NewAction) -> Script[None]:
 def again_if_failed(token: TaskToken, time: float) -> Script[bool]:
     """Let a task that had failed be ready: its message was recovered from the dead letters; return whether it had."""
     rows = yield Sql(
-        f"UPDATE @.pipeline_tasks SET state = {int(TASKS[TaskState.FAILED, TaskEvent.RERUN])}, changed_at = ?"
+        "UPDATE @.pipeline_tasks SET state = ?, changed_at = ?"
         f" WHERE id = ? AND epoch = ? AND retries = ? AND {among('state', [TaskState.FAILED])} RETURNING 1",
-        [time, token.task, token.epoch, token.retries],
+        [int(TASKS[TaskState.FAILED, TaskEvent.RERUN]), time, token.task, token.epoch, token.retries],
     )
     return bool(rows)
 
@@ -212,37 +241,34 @@ def task(id: str) -> Script[TaskInfo]:  # noqa: A002 - its name in the port
 
 
 def current(token: TaskToken, states: Sequence[TaskState]) -> Script[TaskInfo | None]:
-    """Return a task, if it is as its message says and in one of some states."""
-    rows = yield Sql(
+    """Return a task, if it is as its message says and in one of some states; nobody else changes it meanwhile."""
+    rows = yield Keyed(
         f"SELECT {_TASK_LIST} FROM @.pipeline_tasks WHERE id = ? AND epoch = ? AND retries = ?"
-        f" AND {among('state', states)}",
+        f" AND {among('state', states)} @lock",
         [token.task, token.epoch, token.retries],
+        token.task,
     )
     return task_of(rows[0]) if rows else None
 
 
-def items(task: str) -> Script[list[TaskItem]]:
-    """Return the items of a task, with their bytes, in order."""
-    rows = yield Sql(
-        "SELECT i.position, i.item, i.body AS body_id, b.body FROM @.pipeline_items i"
-        " LEFT JOIN @.pipeline_bodies b ON b.id = i.body WHERE i.task = ? ORDER BY i.position",
-        [task],
+def process_input(token: TaskToken) -> Script[tuple[TaskInfo, list[TaskItem]] | None]:
+    """Return a process task and its items, with their bytes, in order; None if its message is out of date."""
+    rows = yield Keyed(
+        f"SELECT {_OF_TASK}, i.position, i.item, i.body AS body_id, b.body FROM @.pipeline_tasks t"
+        " LEFT JOIN @.pipeline_items i ON i.task = t.id LEFT JOIN @.pipeline_bodies b ON b.id = i.body"
+        f" WHERE t.id = ? AND t.epoch = ? AND t.retries = ? AND {_TO_PROCESS} ORDER BY i.position",
+        [token.task, token.epoch, token.retries],
+        token.task,
     )
-    return [_item_of(task, row) for row in rows]
+    if not rows:
+        return None
+    return task_of(rows[0]), [_item_of(token.task, row) for row in rows if row["position"] is not None]
 
 
 def _item_of(task: str, row: Row) -> TaskItem:
     if row["body"] is None:
         raise TaskConflict(task, "the bytes of its items have been removed, as they were too old")
     return TaskItem(index=row["position"], id=row["item"], body=bytes(row["body"]), body_id=row["body_id"])
-
-
-def process_input(token: TaskToken) -> Script[tuple[TaskInfo, list[TaskItem]] | None]:
-    """Return a process task and its items; None if its message is out of date."""
-    found = yield from current(token, (TaskState.READY, TaskState.FAILED))
-    if found is None:
-        return None
-    return found, (yield from items(token.task))
 
 
 def task_of(row: Row) -> TaskInfo:
