@@ -70,7 +70,7 @@ def lab():
 
 @contextlib.asynccontextmanager
 async def running(pipeline):
-    runner = PipelineRunner(pipeline)
+    runner = PipelineRunner(pipeline, listen="127.0.0.1:0")
     task = asyncio.create_task(runner.run())
     try:
         yield

@@ -13,7 +13,7 @@ from itertools import count
 import httpx
 import pytest
 
-from redrive import connect, open_pipeline
+from redrive import connect, open_pipeline, open_pipelines, open_recovery
 from redrive.cli.commands.pipeline import task_by_task
 from redrive.pipeline import OutcomeUnknown, Output, PipelineRunner, ShipmentRefused, TaskState, parse_pipeline
 from tests.patience import PATIENCE_S
@@ -83,10 +83,11 @@ def _world(tmp_path):
 async def worked():
     """Let the pipeline do all that is to be done now."""
     async with connect(URL) as broker, open_pipeline(broker, parse_pipeline(FILE)) as pipeline:
-        runner = PipelineRunner(pipeline)
+        runner = PipelineRunner(pipeline, listen="127.0.0.1:0")
         running = asyncio.create_task(runner.run())
         await runner.decider.decide()
         while await busy(pipeline):
+            assert not running.done(), running
             await runner.decider.decide()
         runner.stop()
         await running
@@ -97,7 +98,15 @@ async def busy(pipeline):
     infos = await pipeline.destinations("reports")
     full = any(each.waiting_items >= 4 and not each.is_held for each in infos)
     queues = [each for each in await pipeline.broker.queues() if each.name.startswith("pipelines/")]
-    return ready or full or any(each.has_open_slot for each in infos) or any(each.ready for each in queues)
+    return (
+        ready or full or any(each.has_open_slot for each in infos) or any(each.ready + each.locked for each in queues)
+    )
+
+
+async def confirmed():
+    """Let recovery read what has become of what it has sent."""
+    async with connect(URL) as broker, open_recovery(broker, sources=()) as recovery:
+        await recovery.step()
 
 
 @pytest.fixture
@@ -370,7 +379,8 @@ def test_all_failed_tasks_of_a_pipeline_are_one_operation(ok, read, run, submit)
     asyncio.run(worked())
     assert sorted(sent) == ["bad", "bad", "good"]
     assert {each["state"] for each in read("pipeline", "tasks", "reports")} == {"done"}
-    found = read("operations", "watch", "1", "--wait", "0")
+    asyncio.run(confirmed())
+    found = read("operations", "show", "1")
     assert (found["progress"]["succeeded"], found["plan"]["rate"], found["reason"]) == (2, 10.0, "room")
     ran = run(*bulk, "--yes")
     assert (ran.exit_code, "no task of pipeline reports has failed" in ran.stderr) == (4, True)
@@ -509,8 +519,6 @@ def test_a_pipeline_runs_until_a_signal_and_says_what_it_has_done(start, tmp_pat
 
 async def ended(pipeline):
     """Wait until no task of a pipeline is to be done."""
-    from redrive import open_pipelines
-
     async with connect(URL) as broker, open_pipelines(broker) as pipelines:
         while await pipelines.tasks(pipeline, states=[TaskState.READY], limit=1):
             pass
