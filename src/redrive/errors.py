@@ -944,7 +944,9 @@ class SubmissionConflict(MessageError, code="submission-conflict"):
         self.key = key
 
     def __str__(self) -> str:
-        return f"key {self.key!r} was used for another body; give each submission its own key, and a repetition the same"
+        return (
+            f"key {self.key!r} was used for another body; give each submission its own key, and a repetition the same"
+        )
 
 
 class SubmissionRefused(MessageError, code="submission-refused"):

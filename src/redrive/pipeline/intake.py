@@ -27,6 +27,7 @@ from redrive.printable import one_line
 _KEY_HEADER = "idempotency-key"
 _LONGEST_KEY = 255
 _RETRY_AFTER = "5"
+_REFUSALS, _REFUSED = range(400, 500), 422
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,5 +130,6 @@ def refusal(error: RedriveError) -> HttpAnswer:
         asked = getattr(error, "retry_after", None)
         after = str(math.ceil(asked)) if isinstance(asked, int | float) and asked > 0 else _RETRY_AFTER
         return HttpAnswer(503, body, (("retry-after", after),))
-    status = 413 if isinstance(error, MessageTooLarge) else 409 if isinstance(error, SubmissionConflict) else 400
-    return HttpAnswer(error.status if isinstance(error, SubmissionRefused) else status, body)
+    if isinstance(error, SubmissionRefused):  # any other status would mean that it was taken, or may be repeated
+        return HttpAnswer(error.status if error.status in _REFUSALS else _REFUSED, body)
+    return HttpAnswer(413 if isinstance(error, MessageTooLarge) else 409 if isinstance(error, SubmissionConflict) else 400, body)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Names of files, objects and URLs, made of a shipment by a template. Pure: no I/O, no clock, no randomness.
+"""Names of files, objects and URLs, made of a shipment by a template.
 
 A template has places for what is known of a shipment: ``{pipeline}-{task}-{index:03}.csv``. The same shipment has the
 same name in every attempt. No value can lead to another folder: what is neither a letter nor a digit, ``.``, ``_`` nor
@@ -10,13 +10,13 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from string import Formatter
 from typing import Final
 from urllib.parse import urlsplit
 
-from redrive.clock import utc
 from redrive.errors import InvalidSetting
-from redrive.http import client
+from redrive.http import request_rules
 from redrive.pipeline.shipment import Shipment
 
 PLACES: Final = ("delivery_id", "destination", "index", "pipeline", "slot", "task")
@@ -69,7 +69,7 @@ class UrlTemplateSetting:
         if not isinstance(value, str) or not value:
             raise InvalidSetting(name, value, "must be a URL, such as 'https://example.org/reports'")
         places = list(_pieces(name, value))
-        client.check_url(name, "".join(literal + ("x" if place else "") for literal, place, _ in places))
+        request_rules.check_url(name, "".join(literal + ("x" if place else "") for literal, place, _ in places))
         if "{" in urlsplit(value).netloc:
             raise InvalidSetting(name, value, "must have no places in its host")
         return value
@@ -135,7 +135,7 @@ def _value(setting: str, template: str, shipment: Shipment, place: str, spec: st
         return safe_part(getattr(shipment, place))
     if shipment.slot_at is None:
         raise InvalidSetting(setting, template, "needs a slot, and what is sent was not batched; remove {slot}")
-    return utc(shipment.slot_at).strftime(spec or _USUAL_TIME)
+    return datetime.fromtimestamp(shipment.slot_at, UTC).strftime(spec or _USUAL_TIME)
 
 
 def _pieces(setting: str, template: str) -> Iterator[tuple[str, str | None, str]]:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""How a destination is reached: a transport is a value, and is opened when a pipeline runs."""
+"""How a destination is reached: a transport is a value, and is opened when a pipeline runs. Pure: no I/O."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from redrive.broker import Broker, Send
-from redrive.clock import Clock
 from redrive.parts import DeclaredPart
 from redrive.pipeline.shipment import ProbeOutcome, Shipment, ShipmentOutcome
+
+if TYPE_CHECKING:
+    from redrive.broker import Broker, Send
+    from redrive.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +21,8 @@ class TransportEnvironment:
         clock: where time comes from.
     """
 
-    broker: Broker
-    clock: Clock
+    broker: "Broker"
+    clock: "Clock"
 
 
 class OpenTransport(Protocol):
@@ -76,6 +78,6 @@ class BrokerTransport(Transport):
         """It is sent once."""
         return True
 
-    def effect(self, shipment: Shipment) -> Send:
+    def effect(self, shipment: Shipment) -> "Send":
         """Return what sends a shipment."""
         raise NotImplementedError

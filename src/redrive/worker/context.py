@@ -26,8 +26,7 @@ from redrive.clock import utc
 from redrive.errors import InvalidSetting, UsageError
 from redrive.worker.confirmation import unbound
 from redrive.worker.held_message import HeldMessage, HeldSession
-from redrive.worker.recoverability import counter
-from redrive.worker.recoverability import OwnSql
+from redrive.worker.recoverability import OwnSql, counter
 from redrive.worker.settler import Settler
 
 T = TypeVar("T")

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from redrive.broker import DurationSetting, FlagSetting
 from redrive.errors import InvalidSetting, MissingExtra
-from redrive.http import StatusTableSetting, client
+from redrive.http import StatusTableSetting, client, request_rules
 from redrive.http.status import pause_of, words_by_status
-from redrive.parts import ChoiceSetting, Table, TableSetting, TextSetting, from_environment, hidden_secret, setting
+from redrive.parts import ChoiceSetting, TableSetting, TextSetting, from_environment, hidden_secret, setting
 from redrive.pipeline.shipment import (
     DestinationAway,
     OutcomeUnknown,
@@ -91,7 +91,7 @@ class HttpTransport(Transport):
     @property
     def address(self) -> str:
         """Scheme, host and port: what is away when one URL there is."""
-        return client.server_of(self.url)
+        return request_rules.server_of(self.url)
 
     @property
     def can_probe(self) -> bool:
@@ -100,8 +100,8 @@ class HttpTransport(Transport):
 
     def check(self) -> None:
         """See that headers can be sent."""
-        client.check_header_names((*(name for name, _ in self.headers), self.receipt), _OURS)
-        client.check_header_values(self.headers)
+        request_rules.check_header_names((*(name for name, _ in self.headers), self.receipt), _OURS)
+        request_rules.check_header_values(self.headers)
 
     def open(self, environment: TransportEnvironment) -> OpenTransport:
         """Return the transport at work; nothing is connected before it is needed.
@@ -114,15 +114,10 @@ class HttpTransport(Transport):
             raise MissingExtra("the HTTP transport", "pipeline")
         return _OpenHttpTransport(self, environment)
 
-    def shown(self) -> Table:
-        """Return its settings without secrets."""
-        table = self.to_table()
-        if "headers" in table:
-            table["headers"] = {name: hidden_secret(value) for name, value in table["headers"].items()}
-        return table
-
     def __str__(self) -> str:
-        stated = {name: value for name, value in self.shown().items() if name != "kind"}
+        stated = {name: value for name, value in self.to_table().items() if name != "kind"}
+        if "headers" in stated:
+            stated["headers"] = {name: hidden_secret(value) for name, value in stated["headers"].items()}
         return f"{self.kind}({', '.join(f'{name}={value!r}' for name, value in stated.items())})"
 
     def __repr__(self) -> str:
@@ -228,7 +223,7 @@ class _OpenHttpTransport:
             headers["content-type"] = shipment.content_type or "application/octet-stream"
         headers |= self._headers
         if shipment is not None:
-            headers["idempotency-key"] = client.sendable_key(shipment.delivery_id)
+            headers["idempotency-key"] = request_rules.sendable_key(shipment.delivery_id)
         request = self._client.build_request(
             method, url, headers=headers, content=None if shipment is None else shipment.body
         )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The S3 transport: each shipment is an object, which is made only if there is none of its key.
 
-So a repetition is told apart by the server: it answers that the key is taken, and the object that has it is compared.
+So the server recognises a repetition: it answers that the key is taken, and the object that has it is compared.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from redrive.broker import DurationSetting, FlagSetting
 from redrive.errors import InvalidSetting, MissingExtra
-from redrive.http import client
+from redrive.http import request_rules
 from redrive.parts import SecretSetting, TextSetting, from_environment, hidden_secret, secret_value, setting
 from redrive.pipeline.shipment import (
     DestinationAway,
@@ -77,7 +77,7 @@ class S3Transport(PlacedTransport):
     def check(self) -> None:
         """See that the server can be called, and that credentials are whole."""
         if self.endpoint is not None:
-            client.check_url("endpoint", self.endpoint)
+            request_rules.check_url("endpoint", self.endpoint)
         if (self.access_key_id is None) != (self.secret_access_key is None):
             shown = None if self.access_key_id is None else hidden_secret(self.access_key_id)
             raise InvalidSetting("access_key_id", shown, "must be given with secret_access_key, or neither of them")
@@ -140,7 +140,7 @@ class _OpenS3Transport:
             attributes = {
                 "Content-Type": shipment.content_type or "application/octet-stream",
                 _DIGEST: hashlib.sha256(shipment.body).hexdigest(),
-                _DELIVERY: client.sendable_key(shipment.delivery_id),
+                _DELIVERY: request_rules.sendable_key(shipment.delivery_id),
             }
             async with self._clock.timeout(self._settings.timeout):
                 has_left = True

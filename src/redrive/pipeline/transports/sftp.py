@@ -74,7 +74,7 @@ class SftpTransport(PlacedTransport):
         return f"sftp://{self.host}:{self.port}"
 
     def check(self) -> None:
-        """See that the server can be told from others, and that there is a way to log in."""
+        """See that the server can be recognised, and that there is a way to log in."""
         if (self.known_hosts is None) == (self.host_key is None):
             raise InvalidSetting("known_hosts", self.known_hosts, "must be given, or host_key instead: one of them")
         if self.password is None and self.private_key is None and self.key_file is None:
