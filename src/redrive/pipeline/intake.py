@@ -132,4 +132,5 @@ def refusal(error: RedriveError) -> HttpAnswer:
         return HttpAnswer(503, body, (("retry-after", after),))
     if isinstance(error, SubmissionRefused):  # any other status would mean that it was taken, or may be repeated
         return HttpAnswer(error.status if error.status in _REFUSALS else _REFUSED, body)
-    return HttpAnswer(413 if isinstance(error, MessageTooLarge) else 409 if isinstance(error, SubmissionConflict) else 400, body)
+    status = 413 if isinstance(error, MessageTooLarge) else 409 if isinstance(error, SubmissionConflict) else 400
+    return HttpAnswer(status, body)

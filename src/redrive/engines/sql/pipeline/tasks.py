@@ -241,7 +241,7 @@ def task(id: str) -> Script[TaskInfo]:  # noqa: A002 - its name in the port
 
 
 def current(token: TaskToken, states: Sequence[TaskState]) -> Script[TaskInfo | None]:
-    """Return a task, if it is as its message says and in one of some states; nobody else changes it meanwhile."""
+    """Return a task, if it is as its message says and in one of some states, and keep it so."""
     rows = yield Keyed(
         f"SELECT {_TASK_LIST} FROM @.pipeline_tasks WHERE id = ? AND epoch = ? AND retries = ?"
         f" AND {among('state', states)} @lock",
