@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from redrive import routes
 from redrive.broker import DurationSetting, FlagSetting, WholeSetting
 from redrive.duration import LONGEST
-from redrive.parts import ServerUrlSetting
+from redrive.parts import DeclaredPart, ServerUrlSetting
 from redrive.routes import EventReceiver, RoutePart, RouteSettings
 from redrive.routes.kinds import class_of, kinds
 from redrive.routes.parts import ChoiceSetting, ListSetting, TableSetting, TextSetting
@@ -30,6 +30,12 @@ _WORDS = {
     "FunctionSetting": "a function, or `package.module:function`",
     "EventBodySetting": "a text or JSON values",
     "ShareSetting": "a number from 0 to 1",
+    "CallableSetting": "a function, or `package.module:function`",
+    "ErrorTypeSetting": "a class of exceptions, or `package.module:Error`",
+    "MailAddressSetting": "an address, such as `reports@example.org`",
+    "NameTemplateSetting": "a [name with places](transports.md#names)",
+    "SecretSetting": "`env:NAME`",
+    "UrlTemplateSetting": "a URL, which may have [places](transports.md#names)",
 }
 _HEADS = ("setting", "default", "allowed", "meaning")
 
@@ -88,10 +94,10 @@ def _section(part: type[RoutePart]) -> str:
     own = [each for each in dataclasses.fields(part) if each.name not in shared]
     name = python_name(part)
     title = f"### `{name}`" + ("" if name == part.kind else f", in files `{part.kind}`")
-    return f"{title}\n\n{_said(part)}\n\n{settings_table(own)}"
+    return f"{title}\n\n{said(part)}\n\n{settings_table(own)}"
 
 
-def _said(part: type[RoutePart]) -> str:
+def said(part: type[DeclaredPart]) -> str:
     """Return the docstring of a class as text of a page; examples in it are left out."""
     text = re.sub(r"::\n(\n {4}.*)+", ".", inspect.cleandoc(part.__doc__ or ""))
     paragraphs = text.replace("``", "`").split("\n\n")

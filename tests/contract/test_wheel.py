@@ -16,7 +16,7 @@ from tests.docs.pages import ROOT, blocks
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {
     "asyncpg": "asyncpg",
-    "asyncssh": "asyncssh",
+    "asyncssh[bcrypt]": "asyncssh",
     "cel-expr-python": "cel_expr_python",
     "cronsim": "cronsim",
     "google-re2": "re2",

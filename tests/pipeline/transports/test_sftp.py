@@ -256,7 +256,7 @@ async def test_keys_come_from_the_environment_or_a_file(opened, server, monkeypa
     monkeypatch.setenv("LAB_KEY", USER_KEY.export_private_key("openssh").decode())
     monkeypatch.setenv("LAB_PHRASE", "phrase")
     file = tmp_path / "key"
-    file.write_bytes(USER_KEY.export_private_key("pkcs8-pem", "phrase"))
+    file.write_bytes(USER_KEY.export_private_key("openssh", "phrase", rounds=1, ignore_few_rounds=True))
     first = opened(password=None, private_key="env:LAB_KEY")
     assert await first.send(shipment()) == ShipmentSent(PATH)
     second = opened(password=None, key_file=str(file), passphrase="env:LAB_PHRASE")  # noqa: S106 - its name

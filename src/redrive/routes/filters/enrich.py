@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from redrive.broker import Message
 from redrive.errors import ExpressionFailed, InvalidPayload, InvalidSetting, MessageError, MissingExtra
-from redrive.http import client
+from redrive.http import client, request_rules
 from redrive.parts import from_environment, hidden_secret
 from redrive.printable import one_line
 from redrive.routes.event_values import EventValues, PathSetting, body_value, json_value, kind_word, with_json
@@ -76,8 +76,8 @@ class EnrichFilter(OutsideFilter):
         for name in _PLACE.findall(self.url):
             if name not in dict(self.params):
                 raise InvalidSetting("url", self.url, f"has {{{name}}}; write params = {{{name} = 'body.{name}'}} too")
-        client.check_header_names((name for name, _ in self.headers), _OURS)
-        client.check_header_values(self.headers)
+        request_rules.check_header_names((name for name, _ in self.headers), _OURS)
+        request_rules.check_header_values(self.headers)
 
     def open(self, environment: "PartEnvironment") -> OpenFilter:
         """Return the filter at work; nothing is connected before it is needed.

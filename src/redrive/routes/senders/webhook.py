@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from redrive.broker import Message
 from redrive.errors import InvalidSetting, MissingExtra
-from redrive.http import StatusTableSetting, client, status
+from redrive.http import StatusTableSetting, client, request_rules, status
 from redrive.parts import from_environment, hidden_secret
 from redrive.printable import one_line
 from redrive.routes.http_status import OUTCOME_WORDS, outcome_of
@@ -82,14 +82,14 @@ class WebhookSender(EventSender):
     @property
     def destination(self) -> str:
         """Scheme, host and port: what is down when one URL there is."""
-        return client.server_of(self.url)
+        return request_rules.server_of(self.url)
 
     def check(self) -> None:
         """See that the URL can be called, that headers can be sent, and that a secret is one."""
         EventSender.check(self)
-        client.check_url("url", self.url)
-        client.check_header_names((*(name for name, _ in self.headers), *self.pass_headers), _OURS)
-        client.check_header_values(self.headers)
+        request_rules.check_url("url", self.url)
+        request_rules.check_header_names((*(name for name, _ in self.headers), *self.pass_headers), _OURS)
+        request_rules.check_header_values(self.headers)
         if self.secret is not None and hidden_secret(self.secret) != self.secret:
             signing_key(self.secret)
 
@@ -164,7 +164,7 @@ class _OpenWebhook:
         import httpx
 
         try:
-            headers = self._headers_of(message, client.sendable_key(key))
+            headers = self._headers_of(message, request_rules.sendable_key(key))
             async with self._clock.timeout(self._settings.timeout):
                 response = await self._begin(headers, message.body)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
