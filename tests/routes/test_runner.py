@@ -19,6 +19,7 @@ from redrive.routes import (
     Rejected,
     RouteBroken,
     RouteChanged,
+    RouteRunner,
     TryLater,
     from_queue,
     from_topic,
@@ -296,6 +297,16 @@ async def test_a_process_that_stops_while_a_leg_dies_does_not_begin_again(bench)
     await stopping
     assert bench.runner._running == {}
     assert bench.runner._receivers == {}
+
+
+async def test_what_it_runs_until_may_fail_and_its_error_is_not_lost(bench):
+    async def fail():
+        raise LookupError("the source is gone")
+
+    await bench.routes.apply(line("a"))
+    runner = RouteRunner(bench.routes, listen="127.0.0.1:0")
+    with pytest.raises(LookupError, match="gone"):
+        await runner.run(until=fail())
 
 
 # --- versions

@@ -136,8 +136,10 @@ class RouteRunner:
                         await self._stopping.wait()
         finally:
             await self._close()
-            if waiting is not None:
+            if waiting is not None and not waiting.done():
                 waiting.cancel()
+        if waiting is not None and waiting.done() and not waiting.cancelled():
+            waiting.result()  # what it was to run until has failed, perhaps
 
     async def _close(self) -> None:
         """Stop receivers first, so that no event comes that nothing would deliver."""
