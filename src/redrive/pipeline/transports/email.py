@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The e-mail transport: each shipment is a message to all recipients, or to none of them.
 
-Nobody can be asked whether a message has arrived, and nobody drops a repetition, so the strongest guarantee is
+No server can be asked whether a message has arrived, and none drops a repetition, so the strongest guarantee is
 ``at_least_once``. Its ``Message-ID`` is made of the delivery id: people can tell.
 """
 
@@ -69,7 +69,7 @@ class EmailTransport(Transport):
     tls: Literal["starttls", "tls", "none"] = setting(
         ChoiceSetting(("starttls", "tls", "none")), "how the connection is encrypted", "starttls"
     )
-    username: str | None = setting(TextSetting(), "who logs in; None: nobody", None)
+    username: str | None = setting(TextSetting(), "who logs in; None: no login", None)
     password: str | None = setting(SecretSetting(), "the password", None)
     timeout: float = setting(DurationSetting(3_600.0), "how long the mail server may take for all of it", 60.0)
 
@@ -79,7 +79,7 @@ class EmailTransport(Transport):
         return f"smtp://{self.host}:{self.port}"
 
     def check(self) -> None:
-        """See that there is somebody to write to, and that no password is sent for all to read."""
+        """See that there is an address to write to, and that no password is sent for all to read."""
         if not self.to:
             raise InvalidSetting("to", (), "must have one address at least")
         if not self.subject.isprintable():
@@ -165,7 +165,7 @@ class _OpenEmailTransport:
             raise
 
     async def probe(self, shipment: Shipment) -> ProbeOutcome:
-        return OutcomeUnknown("nobody can be asked whether a message has arrived")
+        return OutcomeUnknown("no server can be asked whether a message has arrived")
 
     async def close(self) -> None:
         return

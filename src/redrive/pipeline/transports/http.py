@@ -18,7 +18,7 @@ anything else           ``ShipmentRefused``
 502 and 504 come from a gateway, which does not know whether the server behind it has got the request. 409 is what a
 destination answers while it still works on an earlier request with the same key, or because it has that. A destination
 may mean something else: ``statuses`` says so. Without an answer it depends on how far the request has come: as soon as
-its first byte may have left, nobody knows whether it has arrived.
+its first byte may have left, it is unknown whether it has arrived.
 """
 
 from collections.abc import Mapping

@@ -109,7 +109,7 @@ def _store(settings: S3Transport) -> "S3Store":
         "allow_http": (settings.endpoint or "").startswith("http://"),
         "timeout": timedelta(seconds=settings.timeout),
         "connect_timeout": timedelta(seconds=settings.timeout / 2),  # before the whole time is over: then it is away
-        "pool_max_idle_per_host": "0",  # the server may close a connection at any time, and then nobody knows
+        "pool_max_idle_per_host": "0",  # the server may close a connection at any time: then the outcome is unknown
     }
     return S3Store(
         settings.bucket,
@@ -176,7 +176,7 @@ class _OpenS3Transport:
         """Return what comes of a shipment whose key is taken."""
         try:
             found = await self._look(key, shipment.body)
-        except Exception as error:  # noqa: BLE001 - it is there, but nobody knows what it is
+        except Exception as error:  # noqa: BLE001 - it is there, but what it is cannot be read
             return OutcomeUnknown(self._reason(error))
         if found == "absent":  # another request for the same key is under way
             return OutcomeUnknown(f"{key} was there, and is not")

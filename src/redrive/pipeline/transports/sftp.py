@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The SFTP transport: each shipment is a file, which is uploaded under another name and then renamed.
 
-Until it is renamed, the destination does not have it. The answer to the renaming may be lost: then nobody knows, and a
+Until it is renamed, the destination does not have it. The answer to the renaming may be lost: then it is unknown, and a
 look at the name tells. A file that has the name is never replaced.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Files at an SFTP server. Nobody waits for a server that does not answer: what is cancelled ends at once."""
+"""Files at an SFTP server. No call waits for a server that does not answer: what is cancelled ends at once."""
 
 import asyncio
 from collections.abc import Awaitable
