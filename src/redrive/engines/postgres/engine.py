@@ -51,9 +51,16 @@ from redrive.engines.postgres.queues import (
     queues_of,
     settings_of,
 )
-from redrive.engines.postgres.requests import MOST_AT_ONCE, ApplyRequest, LockRequest, queue_of
+from redrive.engines.postgres.requests import (
+    MOST_AT_ONCE,
+    ApplyRequest,
+    LockRequest,
+    ScriptedPart,
+    ScriptRequest,
+    queue_of,
+)
 from redrive.engines.postgres.schema import QUOTE, migrate
-from redrive.engines.postgres.script_groups import Looks, ScriptedPart, ScriptGroups, ScriptRequest
+from redrive.engines.postgres.script_groups import Looks, ScriptGroups
 from redrive.engines.postgres.store import COLUMNS, Store
 from redrive.engines.postgres.upkeep import Tidying
 from redrive.engines.sql.runner import PostgresDriver

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The most frequent requests of callers: sends and completions, and receives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from redrive.broker.port import Complete, Effect, EffectResult, Lock, Received, Send
+from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.group_commit import Request
+from redrive.engines.sql.script import Together
 
 MOST_AT_ONCE = 1_000_000
 """How many messages one call locks at most; a caller that wants more gets this many, and calls again."""
@@ -65,3 +68,30 @@ def queue_of(effect: Effect) -> str:
     if isinstance(effect, Complete):
         return effect.lock.queue
     raise TypeError(effect)
+
+
+class ScriptedPart:
+    """A script of ours as the part of a transaction that goes with effects; it may run together with others."""
+
+    def __init__(self, script: Together, alone: Callable[[Connection], Coroutine[Any, Any, object]]) -> None:
+        self.script = script
+        self._alone = alone
+
+    async def __call__(self, connection: Connection) -> object:
+        """Run it by itself."""
+        return await self._alone(connection)
+
+
+class ScriptRequest(ApplyRequest):
+    """A script, and the effects that go with it, all or nothing; what it returns is the answer if it has no effects."""
+
+    __slots__ = ("script", "value")
+
+    def __init__(self, script: Together, effects: Sequence[Effect] = ()) -> None:
+        super().__init__(effects)
+        self.script = script
+        self.value: Any = None
+
+    def give(self, result: list[EffectResult]) -> None:
+        """Give the caller the result."""
+        super().give(result if self.effects else self.value)

@@ -4,20 +4,19 @@
 If one of them fails, the transaction is rolled back, and each is run in a transaction of its own.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import asyncpg
 
-from redrive.broker.port import Effect, EffectResult
 from redrive.engines.postgres import errors
 from redrive.engines.postgres.connections import Connections
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.exchange import Exchange
 from redrive.engines.postgres.group_commit import Lane, Request
 from redrive.engines.postgres.groups import Groups, Refused
-from redrive.engines.postgres.requests import ApplyRequest
+from redrive.engines.postgres.requests import ScriptRequest
 from redrive.engines.postgres.session_settings import as_needed, begin
 from redrive.engines.sql.runner import PostgresDriver
 from redrive.engines.sql.script import Together
@@ -25,33 +24,6 @@ from redrive.engines.sql.together import run_together
 
 T = TypeVar("T")
 MakeDriver = Callable[[Connection], PostgresDriver]
-
-
-class ScriptedPart:
-    """A script of ours as the part of a transaction that goes with effects; it may run together with others."""
-
-    def __init__(self, script: Together, alone: Callable[[Connection], Coroutine[Any, Any, object]]) -> None:
-        self.script = script
-        self._alone = alone
-
-    async def __call__(self, connection: Connection) -> object:
-        """Run it by itself."""
-        return await self._alone(connection)
-
-
-class ScriptRequest(ApplyRequest):
-    """A script, and the effects that go with it, all or nothing; what it returns is the answer if it has no effects."""
-
-    __slots__ = ("script", "value")
-
-    def __init__(self, script: Together, effects: Sequence[Effect] = ()) -> None:
-        super().__init__(effects)
-        self.script = script
-        self.value: Any = None
-
-    def give(self, result: list[EffectResult]) -> None:
-        """Give the caller the result."""
-        super().give(result if self.effects else self.value)
 
 
 class ScriptGroups(Groups):
