@@ -53,7 +53,7 @@ class Keyed:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TableColumns:
     """Columns of a table that rows are inserted into.
 

@@ -234,8 +234,13 @@ def serve_slot(
         failed = NewAction(name="batch_error", reason=reason, detail={"slot": slot.at})
         yield from note(task, slot.pipeline, slot.destination, failed, time)
     yield from make(children, time)
-    done = NewAction(name="batch", detail={"slot": slot.at, "tasks": [child.id for child in children]})
-    yield from note_all([(task, slot.pipeline, slot.destination) for task in members], done, time)
+    made = {item.parent[0]: child.id for child in children for item in child.items if item.parent is not None}
+    batches: dict[str | None, list[tuple[str, str, str]]] = {}
+    for task in members:
+        batches.setdefault(made.get(task), []).append((task, slot.pipeline, slot.destination))
+    for child, tasks in batches.items():  # the history of a task has the one that it is in, not those of all others
+        done = NewAction(name="batch", detail={"slot": slot.at, "tasks": [] if child is None else [child]})
+        yield from note_all(tasks, done, time)
 
 
 def _end_members(members: Sequence[str], event: TaskEvent, reason: str, time: float) -> Script[None]:

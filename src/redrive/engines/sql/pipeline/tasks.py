@@ -149,7 +149,8 @@ def note(task: str, pipeline: str, destination: str, action: NewAction, time: fl
 
 def note_all(tasks: Iterable[tuple[str, str, str]], action: NewAction, time: float) -> Script[None]:
     """Write the same into the history of several tasks, given with their pipelines and destinations."""
-    yield Inserts({_ACTIONS: [_action_values(*task, action, time) for task in tasks]})
+    _, _, _, *same = _action_values("", "", "", action, time)
+    yield Inserts({_ACTIONS: [(*task, *same) for task in tasks]})
 
 
 def _action_values(task: str, pipeline: str, destination: str, action: NewAction, time: float) -> tuple[object, ...]:
@@ -272,26 +273,15 @@ def _item_of(task: str, row: Row) -> TaskItem:
 
 
 def task_of(row: Row) -> TaskInfo:
-    """Return the task of a row with all columns."""
-    return TaskInfo(
-        id=row["id"],
-        pipeline=row["pipeline"],
-        stage=row["stage"],
-        destination=row["destination"],
-        state=TaskState(row["state"]),
-        due_at=utc(row["due_at"]),
-        not_after=when(row["not_after"]),
-        epoch=row["epoch"],
-        retries=row["retries"],
-        retry_items=tuple(json.loads(row["retry_items"])),
-        item_count=row["item_count"],
-        size=row["size"],
-        version=row["version"],
-        slot_at=when(row["slot_at"]),
-        reason=row["reason"],
-        created_at=utc(row["created_at"]),
-        changed_at=utc(row["changed_at"]),
-    )
+    """Return the task of a row that begins with all columns."""
+    found = dict(zip(TASK_COLUMNS, row, strict=False))  # looking up one name after another is slow
+    for name in ("due_at", "created_at", "changed_at"):
+        found[name] = utc(found[name])
+    for name in ("not_after", "slot_at"):
+        found[name] = when(found[name])
+    found["state"] = TaskState(found["state"])
+    found["retry_items"] = tuple(json.loads(found["retry_items"])) if found["retry_items"] != "[]" else ()
+    return TaskInfo(**found)
 
 
 def when(time: float | None) -> Any:  # noqa: ANN401 - a datetime or None
