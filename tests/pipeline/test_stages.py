@@ -463,3 +463,20 @@ async def test_what_has_ended_long_ago_is_removed_with_everything_of_it(bench):
     assert await reports.prune(bench.clock.time() + 1) == 2
     assert (await reports.tasks(), await reports.history()) == ([], [])
     assert (await reports.submit(b"a\nb", key="k")).is_new
+
+
+async def test_old_slots_are_removed_and_the_next_ones_come_all_the_same(bench):
+    reports = await bench.start(batched())
+
+    async def served(count=2):
+        return [slot.state.word for slot in await reports.slots("reports", "lab")].count("served") >= count
+
+    await bench.until(served, step=60.0)
+    await reports.hold("reports", "lab", reason="they move")
+    await reports.release("reports", "lab")
+    bench.clock.advance(1)
+    await reports.prune(bench.clock.time())
+    assert (await reports.slots("reports", "lab"), await reports.history("reports")) == ([], [])
+    await reports.submit(b"a")
+    await bench.until(lambda: bodies("lab") == [b"a"], step=60.0)
+    assert await served(1)

@@ -15,6 +15,7 @@ from redrive.pipeline.states import (
     TASKS,
     ShipmentEvent,
     ShipmentState,
+    SlotState,
     TaskEvent,
 )
 
@@ -100,7 +101,8 @@ def resolve_sent(token: TaskToken, items: Sequence[int], action: NewAction) -> S
 def prune(ended_before: float, limit: int, pipeline: str | None = None) -> Script[int]:
     """Remove tasks that ended before an instant, with their items, shipments, bodies and history; return how many.
 
-    A task goes after all that has come of it, as that may use its bytes.
+    A task goes after all that has come of it, as that may use its bytes. With them go keys, slots and the history of
+    destinations that are as old.
 
     Args:
         ended_before: the instant.
@@ -129,6 +131,11 @@ def prune(ended_before: float, limit: int, pipeline: str | None = None) -> Scrip
     yield Sql(
         f"DELETE FROM @.pipeline_submissions WHERE accepted_at <= ?{ours}"
         " AND NOT EXISTS (SELECT 1 FROM @.pipeline_tasks t WHERE t.id = task)",
+        [ended_before, *names],
+    )
+    yield Sql(f"DELETE FROM @.pipeline_actions WHERE task = '' AND at <= ?{ours}", [ended_before, *names])
+    yield Sql(
+        f"DELETE FROM @.pipeline_slots WHERE {among('state', [SlotState.SERVED, SlotState.FAILED])} AND at <= ?{ours}",
         [ended_before, *names],
     )
     return len(ids)
