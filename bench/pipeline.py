@@ -44,7 +44,7 @@ class Effort:
     kills: int
 
 
-FULL = Effort(5, 1_500, (10_000, 1_000_000), 15, 200, 5)
+FULL = Effort(5, 600, (10_000, 1_000_000), 15, 200, 5)
 QUICK = Effort(1, 40, (100, 1_000), 2, 12, 1)
 WAYS = {"four stages": True, "no slots: sent at once": False}
 
@@ -68,14 +68,19 @@ async def measure_once(subject, engine, items, submitters, url=None):
 def measure_stages(engine, effort, progress):
     """Return the rates of each round, by the way that items go and by subject."""
     ways = [(way, is_batched, many) for way, is_batched in WAYS.items() for many in (MANY, 1)]
-    names = [kind.name for kind in SUBJECTS[engine.name]]
-    found = {f"{way}, {_submitters(many)}": {name: [] for name in names} for way, _, many in ways}
+    kinds = [(kind.name, kind.can_send_at_once) for kind in SUBJECTS[engine.name]]
+    found = {
+        f"{way}, {_submitters(many)}": {name: [] for name, once in kinds if is_batched or once}
+        for way, is_batched, many in ways
+    }
     for turn in range(effort.rounds):
         for way, is_batched, many in ways:
             label = f"{way}, {_submitters(many)}"
             progress(f"{engine.name}, round {turn + 1} of {effort.rounds}: {label}")
             items = effort.items if many > 1 else effort.items // 4
             for kind in SUBJECTS[engine.name]:
+                if not is_batched and not kind.can_send_at_once:
+                    continue
                 rate = asyncio.run(measure_once(kind(is_batched=is_batched), engine, items, many))
                 found[label][kind.name].append(rate)
     return found

@@ -39,7 +39,7 @@ class Progress:
     """How many items have come how far; whoever waits is woken when something has changed."""
 
     def __init__(self):
-        self.processed = self.sent = self.shipments = self.ended = 0
+        self.processed = self.sent = self.shipments = self.ended = self.slots = 0
         self._changed = asyncio.Event()
 
     def note(self, **more):
@@ -108,6 +108,7 @@ class Staged:
     """A pipeline of four stages: each item is received and processed, waits for a slot, and is sent with others."""
 
     name = "redrive, a pipeline"
+    can_send_at_once = True
 
     def __init__(self, *, is_batched=True):
         self.is_batched = is_batched
@@ -133,7 +134,7 @@ class Staged:
             is_processed = event.stage == "process"
             self.progress.note(processed=is_processed, ended=not is_processed)
         elif isinstance(event, SlotServed):
-            self.progress.note()
+            self.progress.note(slots=1)
 
     async def close(self):
         """Stop the pipeline, and close the broker."""
@@ -154,10 +155,10 @@ class Staged:
         await submitted(self.submit, items, submitters)
         await seen.until(lambda: seen.processed >= processed)
         while seen.sent < sent:
+            now = seen.sent, seen.slots
             if self.is_batched:  # the runner would look within a second
                 await self.runner.decider.decide()
-            now = seen.sent
-            await seen.until(lambda now=now: seen.sent > now and seen.ended == seen.shipments)
+            await seen.until(lambda now=now: (seen.sent, seen.slots) != now)
         await seen.until(lambda: seen.ended == seen.shipments)
 
 
@@ -165,6 +166,7 @@ class HandOvers:
     """The same messages, sent, received and completed by workers; nothing is known about items."""
 
     name = "layer 2, no ledger"
+    can_send_at_once = True
 
     def __init__(self, *, is_batched=True):
         self.is_batched = is_batched
@@ -230,9 +232,10 @@ class Dbos:
     """A DBOS workflow for each item, with a step for each stage; it has no batches over several items."""
 
     name = "DBOS, a workflow"
+    can_send_at_once = False  # that would be the same
 
     def __init__(self, *, is_batched=True):
-        assert is_batched is not None
+        assert is_batched
 
     async def open(self, url):
         """Launch DBOS in this database."""
