@@ -4,6 +4,7 @@
 
 import asyncio
 import logging
+import secrets
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count
@@ -125,7 +126,7 @@ class Staged:
         pipe.destination("there", NoTransport(), **(slots if self.is_batched else {}))
         self.pipeline = open_pipeline(self.broker, pipe)
         await self.pipeline.__aenter__()
-        self.keys = count(1)
+        self.keys = (f"{secrets.token_hex(8)} {number}" for number in count(1))  # the tables may have keys already
         self.runner = PipelineRunner(self.pipeline, on_event=self._note)
         self.running = asyncio.create_task(self.runner.run())
 
@@ -146,7 +147,7 @@ class Staged:
 
     async def submit(self):
         """Submit one item."""
-        await self.pipeline.submit(BODY, key=f"key {next(self.keys)}")
+        await self.pipeline.submit(BODY, key=next(self.keys))
 
     async def run(self, items, submitters):
         """Submit items, and wait until all are sent."""

@@ -13,7 +13,9 @@ from redrive import connect, open_pipelines
 STUCK_SHARE = 1_000
 """One task of so many has failed; one is overdue; and one waits for a slot."""
 
-OLD = 1_700_000_000
+OLD = int(time.time()) - 864_000
+"""When they began: not so long ago that they would be removed."""
+
 _TASK = "id, pipeline, stage, destination, state, due_at, not_after, epoch, retries, retry_items, item_count, size"
 _REST = "version, slot_at, reason, created_at, changed_at"
 _STATE = f"CASE n % {STUCK_SHARE} WHEN 1 THEN 4 WHEN 2 THEN 1 ELSE 3 END"
