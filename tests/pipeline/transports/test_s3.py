@@ -103,7 +103,7 @@ async def test_a_shipment_is_an_object(opened, bucket):
     assert bucket.objects == {KEY: BODY}
     found = obstore.get(bucket.store, KEY)
     assert found.attributes["Content-Type"] == "text/csv"
-    assert found.attributes["redrive-delivery-id"] == shipment().delivery_id
+    assert found.attributes["delivery-id"] == shipment().delivery_id
     assert await transport.probe(shipment()) == ShipmentSent(KEY)
     await transport.close()
 

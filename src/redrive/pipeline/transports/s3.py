@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _Look: TypeAlias = Literal["absent", "same", "other"]
 
-_DIGEST: Final = "redrive-sha256"
-_DELIVERY: Final = "redrive-delivery-id"
+_DIGEST: Final = "sha256"
+_DELIVERY: Final = "delivery-id"
 _EXCERPT: Final = 200
 _STATUS: Final = re.compile(r"status: (\d{3}),")
 _CONNECTING: Final = re.compile(r"HttpError \{\s*kind: Connect,")
