@@ -126,10 +126,6 @@ class PipelineLedger(Protocol):
         """Open a slot, once; raises ``SlotTaken``."""
         ...
 
-    async def skip_slots(self, slot: SlotKey) -> None:
-        """Note that slots up to this one are not to be opened any more."""
-        ...
-
     async def slots(self, pipeline: str, destination: str, limit: int) -> list[SlotInfo]:
         """Return the last slots of a destination, the newest first."""
         ...

@@ -269,7 +269,7 @@ class PipelinePlan:
                 lines.append(f"    process --> {send}")
             else:
                 lines.append(f'    process --> batch{number_}(["batch: {each.timing}"]) --> {send}')
-        return "\n".join(lines).replace("receive ", "receive ", 1)
+        return "\n".join(lines)
 
 
 def process_queue(pipeline: str) -> str:

@@ -28,7 +28,6 @@ class SqlPipelineLedger(SqlStore):
 
     # --- slots
     open_slot = joins(slots_sql.open_slot)
-    skip_slots = writes(slots_sql.skip_slots)
     slots = reads(slots_sql.slots)
     is_open = reads(slots_sql.is_open)
     waiting = reads(slots_sql.waiting)

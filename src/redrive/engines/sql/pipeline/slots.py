@@ -145,14 +145,14 @@ def open_slot(slot: SlotKey, closed_by: str) -> Script[None]:
     if not stored:
         raise SlotTaken(slot.at)
     if closed_by == "time":
-        yield from skip_slots(slot)
+        yield from _pass_over(slot)
 
 
 def _place(slot: SlotKey) -> list[object]:
     return [slot.pipeline, slot.destination]
 
 
-def skip_slots(slot: SlotKey) -> Script[None]:
+def _pass_over(slot: SlotKey) -> Script[None]:
     """Note that slots up to this one are not to be opened any more."""
     yield Sql(
         "UPDATE @.pipeline_destinations SET last_slot = ? WHERE pipeline = ? AND name = ?"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from redrive.clock import utc
-from redrive.engines.sql.script import Inserts, Keyed, Row, Script, Sql, TableColumns, now, plain, scalar
+from redrive.engines.sql.script import Inserts, Keyed, Row, Script, Sql, TableColumns, now, plain
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import SubmissionConflict, TaskConflict, TaskNotFound
 from redrive.pipeline.ledger import Accepted, SubmissionSeen
@@ -287,8 +287,3 @@ def task_of(row: Row) -> TaskInfo:
 def when(time: float | None) -> Any:  # noqa: ANN401 - a datetime or None
     """Return a time, if there is one."""
     return None if time is None else utc(time)
-
-
-def count(table: str, where: str, values: Sequence[object]) -> Script[int]:
-    """Return how many rows there are."""
-    return int((yield from scalar(Sql(f"SELECT count(*) FROM @.{table} WHERE {where}", values))) or 0)
