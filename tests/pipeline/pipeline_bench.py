@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import redrive
+from redrive.broker import State
 from redrive.parts import TextSetting, setting
 from redrive.pipeline import (
     Output,
@@ -117,6 +118,10 @@ def pipeline(*names, process=None, receive=lines, **settings):
     return pipe
 
 
+_LOOKS, _MOMENT_S = 100, 0.2
+"""After so many looks at a message that is not taken, that much time passes: a receiver may wait for its next poll."""
+
+
 class PipelineBench:
     """A broker, a pipeline, and a process that runs it. Time stands still until the test moves it."""
 
@@ -146,6 +151,7 @@ class PipelineBench:
 
     async def until(self, holds, step=0.0):
         """Let everything run until something holds; whenever nothing is left to do, move the clock by a step."""
+        looks = 0
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 answer = holds()
@@ -153,18 +159,29 @@ class PipelineBench:
                     return
                 if self.task is not None and self.task.done():
                     self.task.result()
+                looks += 1
                 if step and await self._is_idle():
                     self.clock.advance(step)
+                elif step and looks % _LOOKS == 0:
+                    self.clock.advance(_MOMENT_S)
                 await asyncio.to_thread(bool)
 
     async def _is_idle(self):
         """Say whether nothing is being worked on: time that passes then ends no lock."""
         for _ in range(3):  # what the last step has woken gets a chance to begin
             await asyncio.to_thread(bool)
-            queues = [await self.broker.inspect(name) for name in self.reports.plan.queues]
-            if any(queue.ready + queue.locked for queue in queues):
+            queues = [await self.broker.peek(name) for name in self.reports.plan.queues]
+            if any(self._is_to_be_done(message) for queue in queues for message in queue):
                 return False
         return True
+
+    def _is_to_be_done(self, message):
+        """Say whether a message can be received now, or is being handled; what is due is still stored as scheduled."""
+        if message.state is State.LOCKED:
+            return message.locked_until.timestamp() > self.clock.time()
+        return message.state is State.READY or (
+            message.state is State.SCHEDULED and message.due_at.timestamp() <= self.clock.time()
+        )
 
     async def states(self, **chosen):
         """Return the states of all tasks, by stage and destination."""
