@@ -5,10 +5,12 @@ RedriveError            - the base of them all
   UsageError            - your code or your settings: change them
     DestinationNotFound - a pipeline has no destination of this name
     FailureNotFound     - no failed message has this id
+    Forbidden           - an action that the principal may not do
     HandlersHung        - more handlers of a worker hang than allowed
     InvalidExpression   - an expression that cannot be understood
     InvalidFilter       - a filter that cannot be understood
     InvalidPipeline     - a pipeline that cannot be used
+    InvalidRequest      - a request over HTTP that does not have the form it must have
     InvalidRoute        - a route that cannot be used, or does not fit the others
     InvalidSetting      - an argument has a value that is not allowed
     MissingExtra        - an optional dependency is not installed
@@ -28,14 +30,19 @@ RedriveError            - the base of them all
     RouteFileError      - a file of routes that cannot be used
     RouteNotFound       - no route has this name
     SchemaMismatch      - a database that another version of Redrive made
+    ServerFileError     - a file with settings of the server that cannot be used
     SessionRequired     - a queue with sessions, used without one
+    SignInRequired      - a request that does not say who it is from, or not in a way that counts
     StorageReplaced     - a database file that was deleted or replaced while it was open
     SubscriptionNotFound - a topic has no subscription of this name
     TaskConflict        - the state of a task does not allow it
     TaskNotFound        - no task of a pipeline has this id
+    TokenNotFound       - no token has this id
     TopicNotFound       - a topic that was not declared
     UnknownPolicy       - a policy name that no file defines
     UnknownSetting      - a setting that does not exist
+    UserConflict        - a user of this name exists already
+    UserNotFound        - no user has this name
   MessageError          - this message: others are not affected
     ExpressionFailed    - an expression that cannot be evaluated for it
     InvalidMessage      - a message that cannot be sent as it is
@@ -58,6 +65,7 @@ RedriveError            - the base of them all
       StorageReadOnly   - the database cannot be written
     LeaseLost           - another process has taken over the work
     ReceiverFull        - a receiver takes no more events for now
+    TooManyAttempts     - too many attempts to sign in
 """
 
 TYPE_CHECKING = False
@@ -73,12 +81,14 @@ __all__ = [
     "EngineUnavailable",
     "ExpressionFailed",
     "FailureNotFound",
+    "Forbidden",
     "HandlersHung",
     "InvalidExpression",
     "InvalidFilter",
     "InvalidMessage",
     "InvalidPayload",
     "InvalidPipeline",
+    "InvalidRequest",
     "InvalidRoute",
     "InvalidSetting",
     "LeaseLost",
@@ -104,8 +114,10 @@ __all__ = [
     "RouteFileError",
     "RouteNotFound",
     "SchemaMismatch",
+    "ServerFileError",
     "SessionLost",
     "SessionRequired",
+    "SignInRequired",
     "StorageDamaged",
     "StorageFull",
     "StorageReadOnly",
@@ -115,6 +127,8 @@ __all__ = [
     "SubscriptionNotFound",
     "TaskConflict",
     "TaskNotFound",
+    "TokenNotFound",
+    "TooManyAttempts",
     "TopicConflict",
     "TopicNotFound",
     "TransformFailed",
@@ -122,6 +136,8 @@ __all__ = [
     "UnknownPolicy",
     "UnknownSetting",
     "UsageError",
+    "UserConflict",
+    "UserNotFound",
 ]
 
 
@@ -1030,3 +1046,129 @@ class StorageFull(EngineUnavailable, code="storage-full"):
 
 class StorageReadOnly(EngineUnavailable, code="storage-read-only"):
     """This process cannot write the database, or the folder it is in."""
+
+
+# --- the server
+
+
+class ServerFileError(UsageError, code="server-file-error"):
+    """A file with settings of the server cannot be used.
+
+    Attributes:
+        source: the file, or None for a text.
+        line: the line at fault, counted from 1.
+        problem: what is wrong there and how to correct it.
+    """
+
+    def __init__(self, source: "Path | None", line: int, problem: str) -> None:
+        super().__init__(source, line, problem)
+        self.source = source
+        self.line = line
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.source or 'settings of the server'}, line {self.line}: {self.problem}"
+
+
+class InvalidRequest(UsageError, ValueError, code="invalid-request"):
+    """A request over HTTP does not have the form it must have.
+
+    Attributes:
+        place: where: ``body.rate``, ``query.limit``; empty: the whole request.
+        problem: what is wrong there.
+    """
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(place, problem)
+        self.place = place
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}" if self.place else self.problem
+
+
+class SignInRequired(UsageError, code="sign-in-required"):
+    """A request does not say who it is from, or says it in a way that does not count (any more)."""
+
+    def __str__(self) -> str:
+        return "this needs a valid token; send it as: Authorization: Bearer TOKEN, or sign in"
+
+
+class Forbidden(UsageError, PermissionError, code="forbidden"):
+    """The principal may not do this.
+
+    Attributes:
+        action: what it was: ``queues.delete``.
+        problem: what is missing.
+        fix: who can do it, or what to ask for.
+    """
+
+    def __init__(self, action: str, problem: str, fix: str) -> None:
+        super().__init__()
+        self.args = (action, problem, fix)  # given to OSError, they would be an errno and its text
+        self.action = action
+        self.problem = problem
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.action} is not allowed: {self.problem}; {self.fix}"
+
+
+class TokenNotFound(UsageError, LookupError, code="token-not-found"):
+    """No token has this id.
+
+    Attributes:
+        token: the id.
+    """
+
+    def __init__(self, token: str) -> None:
+        super().__init__(token)
+        self.token = token
+
+    def __str__(self) -> str:
+        return f"there is no token {self.token!r}; list them: redrive tokens list"
+
+
+class UserNotFound(UsageError, LookupError, code="user-not-found"):
+    """No user has this name.
+
+    Attributes:
+        user: the name.
+    """
+
+    def __init__(self, user: str) -> None:
+        super().__init__(user)
+        self.user = user
+
+    def __str__(self) -> str:
+        return f"there is no user {self.user!r}; list them: redrive users list"
+
+
+class UserConflict(UsageError, code="user-conflict"):
+    """A user of this name exists already.
+
+    Attributes:
+        user: the name.
+    """
+
+    def __init__(self, user: str) -> None:
+        super().__init__(user)
+        self.user = user
+
+    def __str__(self) -> str:
+        return f"user {self.user!r} exists already; change it: redrive users password {self.user}"
+
+
+class TooManyAttempts(Unavailable, code="too-many-attempts"):
+    """There were too many attempts to sign in.
+
+    Attributes:
+        retry_after: seconds until the next attempt is looked at.
+    """
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(retry_after)
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return f"too many attempts to sign in; come back in {self.retry_after:.0f} s"

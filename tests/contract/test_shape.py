@@ -54,7 +54,7 @@ def strings(tree: ast.Module) -> Iterator[str]:
 def test_a_file_is_not_too_long(path):
     limit = 700 if "engines" in path.parts else 400
     if path.name == "errors.py":
-        limit = 1_100  # all errors are one tree, to be looked up in
+        limit = 1_300  # all errors are one tree, to be looked up in
     lines = len(path.read_text().splitlines())
     assert lines <= limit
 

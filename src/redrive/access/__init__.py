@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: MIT
+"""Who may do what: roles, actions, and those who ask."""
+
+from redrive.access.principal import Principal, PrincipalKind
+from redrive.access.roles import ACTIONS, Action, Reach, Role, Trail, check
+
+__all__ = ["ACTIONS", "Action", "Principal", "PrincipalKind", "Reach", "Role", "Trail", "check"]

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+"""The server: everything an operator or a program needs to know and do, over HTTP."""
+
+from redrive.server.app import create_app
+from redrive.server.desk import Desk
+from redrive.server.settings import ServerSettings, read_server_settings
+
+__all__ = ["Desk", "ServerSettings", "create_app", "read_server_settings"]

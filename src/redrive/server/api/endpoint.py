@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""How an endpoint is declared: with the action it is, so that there is none without a rule for who may.
+
+::
+
+    api = Endpoints("queues")
+
+
+    @api.get("/queues/{name}", "queues.read", QueueModel)
+    async def get_queue(caller: Caller, name: Name) -> View:
+        return queue_view(await caller.look(lambda: caller.desk.broker.inspect(name), queues=[name]))
+
+The action is in the OpenAPI document (``x-redrive-action``, ``x-redrive-role``), and it is the one that the desk
+checks: an endpoint cannot check another. One that answers without having asked the desk is an error.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
+from urllib.parse import unquote
+
+from fastapi import APIRouter, Depends, Path, Request
+from starlette.convertors import Convertor, register_url_convertor
+
+from redrive.access import ACTIONS, Principal
+from redrive.broker.views import View
+from redrive.server.api.models import Problem
+
+if TYPE_CHECKING:
+    from redrive.server.desk import Desk
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+Declare = Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]
+
+PREFIX: Final = "/api/v1"
+_EXTRA: Final = "x-redrive-action"
+
+
+class _NameConvertor(Convertor[str]):
+    """A name in a path, quoted: ``orders%2F%24dead`` is one name. ``QuotedPaths`` leaves paths as they were sent."""
+
+    regex = "[^/]+"
+
+    def convert(self, value: str) -> str:
+        return unquote(value, errors="replace")
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("name", _NameConvertor())
+
+
+class _Caller:
+    """Who calls an endpoint, and the desk: asked in the endpoint's own action.
+
+    Attributes:
+        principal: who.
+        desk: the desk, for the facades that a call uses.
+        action: what for.
+        has_asked: whether the desk was asked.
+    """
+
+    def __init__(self, principal: Principal, desk: "Desk", action: str) -> None:
+        self.principal = principal
+        self.desk = desk
+        self.action = action
+        self.has_asked = False
+
+    @property
+    def actor(self) -> str:
+        """Who it is in the audit trail: what facades take as ``actor``."""
+        return self.principal.actor
+
+    async def look(
+        self, call: Callable[[], Awaitable[T]], *, queues: Sequence[str] | None = None, narrowed: bool = False
+    ) -> T:
+        """Answer a question, as ``Desk.look`` does."""
+        self.has_asked = True
+        return await self.desk.look(self.principal, self.action, call, queues=queues, narrowed=narrowed)
+
+    async def change(
+        self,
+        subject: str,
+        call: Callable[[], Awaitable[T]],
+        *,
+        reason: str = "",
+        queues: Sequence[str] | None = None,
+        narrowed: bool = False,
+    ) -> T:
+        """Change something, as ``Desk.change`` does."""
+        self.has_asked = True
+        return await self.desk.change(
+            self.principal, self.action, subject, call, reason=reason, queues=queues, narrowed=narrowed
+        )
+
+
+async def _called(request: Request) -> _Caller:
+    """Return who calls, in the action of the endpoint."""
+    principal = await request.app.state.door.admit(request)
+    action: str = request.scope["route"].openapi_extra[_EXTRA]
+    return _Caller(principal, request.app.state.desk, action)
+
+
+Caller = Annotated[_Caller, Depends(_called)]
+"""Who calls: the parameter ``caller`` of every endpoint."""
+
+Name = Annotated[str, Path(min_length=1, max_length=1_000, description="Its name; a slash in it is written %2F.")]
+
+
+class Endpoints:
+    """The endpoints about one thing.
+
+    Args:
+        tag: what they are about, as the OpenAPI document names the section.
+
+    Attributes:
+        router: what the application mounts.
+    """
+
+    def __init__(self, tag: str) -> None:
+        self.router = APIRouter(prefix=PREFIX, tags=[tag])
+
+    def get(self, path: str, action: str, model: Any, **more: Any) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
+        """Declare an endpoint that looks: a model of what it returns, and whatever else FastAPI takes."""
+        return self._declare("GET", path, action, model, more)
+
+    def put(self, path: str, action: str, model: Any, **more: Any) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
+        """Declare an endpoint that makes something be so."""
+        return self._declare("PUT", path, action, model, more)
+
+    def post(self, path: str, action: str, model: Any, **more: Any) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
+        """Declare an endpoint that starts or asks something."""
+        return self._declare("POST", path, action, model, more)
+
+    def patch(self, path: str, action: str, model: Any, **more: Any) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
+        """Declare an endpoint that changes some of something."""
+        return self._declare("PATCH", path, action, model, more)
+
+    def delete(self, path: str, action: str, model: Any, **more: Any) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
+        """Declare an endpoint that removes something."""
+        return self._declare("DELETE", path, action, model, more)
+
+    def _declare(self, method: str, path: str, action: str, model: Any, more: View) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
+        wanted = ACTIONS[action]  # a KeyError at import: write the action into the table first
+        extra = {_EXTRA: wanted.name, "x-redrive-role": wanted.role.value, "x-redrive-reach": wanted.reach.value}
+        responses = {"4XX": {"model": Problem}, "5XX": {"model": Problem}, **more.pop("responses", {})}
+
+        def declare(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+            self.router.add_api_route(
+                _with_names(path),
+                _checked(function),
+                methods=[method],
+                response_model=model,
+                openapi_extra={**more.pop("openapi_extra", {}), **extra},
+                responses=responses,
+                operation_id=function.__name__.replace("_", "-"),
+                **more,
+            )
+            return function
+
+        return declare
+
+
+def _with_names(path: str) -> str:
+    """Return a path whose parameters are quoted names, unless they say what they are."""
+    return "/".join(
+        f"{part[:-1]}:name}}" if part.startswith("{") and ":" not in part else part for part in path.split("/")
+    )
+
+
+def _checked(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Return an endpoint that cannot answer without having asked the desk."""
+
+    @wraps(function)
+    async def endpoint(*, caller: _Caller, **given: Any) -> Any:  # noqa: ANN401 - as the endpoint
+        answer = await function(caller=caller, **given)
+        if not caller.has_asked:
+            raise AssertionError(f"the endpoint {function.__name__} has answered without asking the desk")
+        return answer
+
+    return endpoint

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: MIT
+"""The desk: where everything that is asked of the server arrives, from the API and from the console alike.
+
+The API and the console ask the desk, never a facade. It sees whether the principal may, does it, and writes to the
+audit trail what was changed and what was refused. So there is one place in which a role is checked.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from redrive.access import ACTIONS, Action, Principal, Trail, check
+from redrive.broker import Broker
+from redrive.clock import utc
+from redrive.errors import Forbidden, MessageError, UsageError
+from redrive.pipeline import Pipelines
+from redrive.printable import one_line
+from redrive.recovery import AuditEntry, Recovery
+from redrive.routes import Routes
+
+T = TypeVar("T")
+
+_LONGEST: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """The open facades of this process, and who may ask what of them.
+
+    Attributes:
+        broker: queues, topics and messages.
+        recovery: failures and operations; also the audit trail.
+        routes: the stored routes.
+        pipelines: all pipelines.
+    """
+
+    broker: Broker
+    recovery: Recovery
+    routes: Routes
+    pipelines: Pipelines
+
+    async def look(
+        self,
+        principal: Principal,
+        action: str,
+        call: Callable[[], Awaitable[T]],
+        *,
+        queues: Sequence[str] | None = None,
+        narrowed: bool = False,
+    ) -> T:
+        """Answer a question that changes nothing.
+
+        Args:
+            principal: who asks.
+            action: what for: a name in ``redrive.access.ACTIONS``.
+            call: finds the answer.
+            queues: the queues that it is about; None: it is not about certain ones.
+            narrowed: whether ``call`` answers with what the principal may see, whichever queues there are.
+
+        Raises:
+            Forbidden: they may not.
+        """
+        await self._check(principal, ACTIONS[action], ", ".join(queues or ()), "", queues, narrowed=narrowed)
+        return await call()
+
+    async def change(
+        self,
+        principal: Principal,
+        action: str,
+        subject: str,
+        call: Callable[[], Awaitable[T]],
+        *,
+        reason: str = "",
+        queues: Sequence[str] | None = None,
+        narrowed: bool = False,
+    ) -> T:
+        """Change something, and write it to the audit trail.
+
+        An entry is written before the change, so that there is none without an entry, and one after it. Where the
+        facade writes its own entry, in one transaction with the change, that one is enough: ``Trail`` says which.
+        An entry that says *begun*, and none after it, means that it is not known what came of it.
+
+        Args:
+            principal: who asks.
+            action: what for.
+            subject: what it is about: ``queue:orders``.
+            call: does it.
+            reason: why, in the words of the principal.
+            queues: as for ``look``.
+            narrowed: as for ``look``.
+
+        Raises:
+            Forbidden: they may not.
+        """
+        wanted = ACTIONS[action]
+        await self._check(principal, wanted, subject, reason, queues, narrowed=narrowed)
+        if wanted.trail is not Trail.DESK:
+            return await call()
+        await self._write(principal, wanted, subject, reason, "begun")
+        try:
+            result = await call()
+        except (UsageError, MessageError) as error:
+            await self._write(principal, wanted, subject, reason, f"refused: {error}")
+            raise
+        await self._write(principal, wanted, subject, reason, "done")
+        return result
+
+    async def _check(
+        self,
+        principal: Principal,
+        action: Action,
+        subject: str,
+        reason: str,
+        queues: Sequence[str] | None,
+        *,
+        narrowed: bool,
+    ) -> None:
+        try:
+            check(principal, action, queues, narrowed=narrowed)
+        except Forbidden as error:
+            await self._write(principal, action, subject, reason, f"forbidden: {error.problem}")
+            raise
+
+    async def _write(self, principal: Principal, action: Action, subject: str, reason: str, outcome: str) -> None:
+        entry = AuditEntry(
+            number=0,
+            at=utc(self.broker.clock.time()),
+            actor=one_line(principal.actor, _LONGEST),
+            action=action.name,
+            subject=one_line(subject, _LONGEST),
+            reason=one_line(reason, _LONGEST),
+            outcome=one_line(outcome, _LONGEST),
+        )
+        await self.recovery.ledger.audit(entry)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""The settings of the server, and reading them from ``redrive.toml``; every error names a line and what to write there.
+
+::
+
+    [server]
+    listen = "127.0.0.1:8484"
+    database = "postgresql://redrive@db/redrive"
+    hosts = ["redrive.example.com"]
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from redrive import number, toml_lines
+from redrive.errors import InvalidSetting, ServerFileError, UnknownSetting
+
+TABLE: Final = "server"
+"""The table of the file that has them; other programs' tables beside it are left alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """How the server runs.
+
+    Attributes:
+        listen: host and port; port 0 is any that is free.
+        database: where queues, failures, routes and pipelines are, as for ``redrive.connect``.
+        hosts: the names by which clients may call it, beside the address it listens at: what the ``Host`` of a request
+            may say. It keeps web pages of strangers from reaching it through the browser of a person who may.
+        max_body_bytes: how large a request may be.
+        allow: the functions that routes, pipelines and recoveries may call, as ``package.module:function``; what
+            comes over HTTP or is found in the database can name no other.
+    """
+
+    listen: str = "127.0.0.1:8484"
+    database: str = "sqlite:///redrive.db"
+    hosts: tuple[str, ...] = ()
+    max_body_bytes: int = 4_194_304
+    allow: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("listen", "database"):
+            if not isinstance(value := getattr(self, name), str) or not value:
+                raise InvalidSetting(name, value, "must be a text")
+        number.whole("max_body_bytes", self.max_body_bytes, 1_024)
+        for name in ("hosts", "allow"):
+            object.__setattr__(self, name, _texts(name, getattr(self, name)))
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    raise InvalidSetting(name, value, 'must be a list of texts: ["…"]')
+
+
+def read_server_settings(path: Path) -> ServerSettings:
+    """Return the settings in a file.
+
+    Raises:
+        ServerFileError: it cannot be read, or a setting in it cannot be used.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ServerFileError(path, 1, f"it cannot be read: {error}") from None
+    return parse_server_settings(text, path)
+
+
+def parse_server_settings(text: str, source: Path | None = None) -> ServerSettings:
+    """Return the settings that a text in TOML describes."""
+    try:
+        tables, lines = toml_lines.parse(text)
+    except toml_lines.NotToml as error:
+        raise ServerFileError(source, error.line, f"this is not TOML: {error.problem}") from None
+
+    def fail(setting: str, problem: str) -> NoReturn:
+        line, _ = toml_lines.nearest(lines, (TABLE, *setting.split(".")))
+        raise ServerFileError(source, line, problem) from None
+
+    table = tables.get(TABLE, {})
+    if not isinstance(table, dict):
+        fail("", f"must be a table: write [{TABLE}]")
+    try:
+        return settings_of(table)
+    except (InvalidSetting, UnknownSetting) as error:
+        fail(error.setting, str(error))
+
+
+def settings_of(table: Mapping[str, Any]) -> ServerSettings:
+    """Return the settings of a table.
+
+    Raises:
+        UnknownSetting: there is no setting of a name.
+        InvalidSetting: a setting has a value that is not allowed.
+    """
+    known = tuple(each.name for each in fields(ServerSettings))
+    for name in table:
+        if name not in known:
+            raise UnknownSetting("the server", name, known)
+    return ServerSettings(**table)
