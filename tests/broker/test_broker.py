@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from redrive.broker import Broker, Complete, Message, QueueSettings, Send, State
-from redrive.broker.broker import as_message
+from redrive.broker.delivery import as_message
 from redrive.broker.port import Upkeep
 from redrive.clock import utc
 from redrive.engines.sqlite import SqliteEngine

@@ -4,7 +4,7 @@
 Peek-lock queues: a received message is locked, not gone. Settle it, or it is delivered again.
 """
 
-from redrive.broker import headers, port, rules, topics, views
+from redrive.broker import headers, parents, port, rules, spans, topics, views
 from redrive.broker.blocking import BlockingBroker, BlockingDelivery, BlockingSession
 from redrive.broker.broker import Broker
 from redrive.broker.bulk import Resubmitted, Stayed
@@ -83,10 +83,12 @@ __all__ = [
     "decoder",
     "headers",
     "is_own_queue",
+    "parents",
     "port",
     "random_id",
     "rules",
     "source_queue",
+    "spans",
     "subscription_queue",
     "topics",
     "views",

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack
 
 from redrive import duration, instant
-from redrive.broker import bulk, declarations
+from redrive.broker import bulk, declarations, spans
 from redrive.broker.arguments import (
     check_most,
     check_payloads,
@@ -22,10 +22,10 @@ from redrive.broker.arguments import (
     check_states,
 )
 from redrive.broker.bulk import Resubmitted
-from redrive.broker.delivery import Delivery, named, random_id
+from redrive.broker.delivery import Delivery, as_message, named, random_id
 from redrive.broker.effects import Cancel, Effect, EffectResult, Send, sends_of
 from redrive.broker.lifecycle import State
-from redrive.broker.message import Message, Payload, Received
+from redrive.broker.message import Payload, Received
 from redrive.broker.port import (
     Browsing,
     Capabilities,
@@ -49,6 +49,7 @@ from redrive.broker.topics import RuleLike, check_subscription
 from redrive.clock import Clock, pause, system_clock, utc
 from redrive.errors import RedriveError, UsageError
 from redrive.retry import Policy, Retry
+from redrive.telemetry import is_traced
 
 _logger = logging.getLogger("redrive.broker")
 
@@ -206,13 +207,15 @@ class Broker:
 
         None: it was recognised as a duplicate, or no subscription of the topic gets it.
         """
-        return (await self._engine.apply([Send(check_queue(queue), as_message(message, self._new_id))]))[0]
+        effects = [Send(check_queue(queue), as_message(message, self._new_id))]
+        return (await (self._traced(effects) if is_traced() else self._engine.apply(effects)))[0]
 
     async def send_many(self, queue: str, messages: Iterable[Payload]) -> list[int | None]:
         """Send messages, all or none; return their sequence numbers."""
         check_queue(queue)
         listed = [as_message(message, self._new_id) for message in check_payloads(messages)]
-        return await self._engine.apply(sends_of(queue, listed))
+        effects = sends_of(queue, listed)
+        return await (self._traced(effects) if is_traced() else self._engine.apply(effects))
 
     async def schedule(self, queue: str, message: Payload, at: datetime | duration.Duration) -> int | None:
         """Send a message that becomes available at an instant, or after a delay; return its sequence number."""
@@ -239,6 +242,14 @@ class Broker:
                 or psycopg, or a connection or session of SQLAlchemy. It is done when you commit. ``Send`` and
                 ``Complete`` only.
         """
+        if is_traced():
+            with spans.sending(effects) as carrying:
+                return await self._apply(carrying, inside, within)
+        return await self._apply(effects, inside, within)
+
+    async def _apply(
+        self, effects: Sequence[Effect], inside: Callable[[Any], object] | None, within: object | None
+    ) -> list[EffectResult]:
         listed = [named(effect, self._new_id) for effect in effects]
         if inside is not None and not callable(inside):
             raise UsageError(f"inside= must be a function of the database's connection, not {type(inside).__name__}")
@@ -267,7 +278,10 @@ class Broker:
         """
         engine, limit = self._engine, check_max_messages(max_messages)
         check_queue(queue)
+        began = self._clock.time()
         found = await self._waited(queue, wait, lambda: engine.lock_next(queue, limit, delete=delete))
+        if found and is_traced():
+            spans.received(queue, found, (began, self._clock.time()))
         return [Delivery(received, engine) for received in found]
 
     async def receive_deferred(self, queue: str, sequences: Sequence[int]) -> list[Delivery]:
@@ -322,6 +336,10 @@ class Broker:
         return await bulk.resubmit(self._engine, check_queue(queue), most, on_progress)
 
     # --- inside
+
+    async def _traced(self, effects: Sequence[Effect]) -> list[EffectResult]:
+        with spans.sending(effects) as carrying:
+            return await self._engine.apply(carrying)
 
     @property
     def _engine(self) -> Engine:
@@ -379,12 +397,3 @@ class Broker:
         while found := await self.receive(queue, max_messages=max_messages):
             for one in found:
                 yield one
-
-
-def as_message(payload: Payload, new_id: Callable[[], str] = random_id) -> Message:
-    """Return a message with an id for what is to be sent."""
-    if type(payload) is bytes and new_id is random_id:
-        return Message.plain(payload, random_id())
-    if isinstance(payload, Message):
-        return payload if payload.id is not None else payload.with_id(new_id())
-    return Message.of(payload, id=new_id())

@@ -7,12 +7,15 @@ from dataclasses import replace
 from datetime import datetime
 
 from redrive import duration
+from redrive.broker import spans
 from redrive.broker.arguments import check_effect
 from redrive.broker.effects import Abandon, Complete, DeadLetter, Defer, Effect, EffectResult, Send
 from redrive.broker.lifecycle import State
-from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Received
+from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Payload, Received
+from redrive.broker.parents import child_of, handled
 from redrive.broker.port import Engine, check_effects
 from redrive.errors import LockLost
+from redrive.telemetry import is_traced
 
 
 def random_id() -> str:
@@ -20,12 +23,26 @@ def random_id() -> str:
     return os.urandom(16).hex()
 
 
-def named(effect: Effect, new_id: Callable[[], str] = random_id) -> Effect:
-    """Return an effect that can be done, and whose message has an id."""
+def named(effect: Effect, new_id: Callable[[], str] = random_id, parent: str | None = None) -> Effect:
+    """Return an effect that can be done, and whose message has an id, and names its parent if it has one."""
     check_effect(effect)
-    if isinstance(effect, Send) and effect.message.id is None:
-        return replace(effect, message=effect.message.with_id(new_id()))
-    return effect
+    if not isinstance(effect, Send):
+        return effect
+    message = effect.message if effect.message.id is not None else effect.message.with_id(new_id())
+    message = child_of(handled() if parent is None else parent, message)
+    return effect if message is effect.message else replace(effect, message=message)
+
+
+def as_message(payload: Payload, new_id: Callable[[], str] = random_id) -> Message:
+    """Return a message with an id for what is to be sent; it names its parent if it has one."""
+    if type(payload) is bytes and new_id is random_id:
+        message = Message.plain(payload, random_id())
+    elif isinstance(payload, Message):
+        message = payload if payload.id is not None else payload.with_id(new_id())
+    else:
+        message = Message.of(payload, id=new_id())
+    parent = handled()
+    return message if parent is None else child_of(parent, message)
 
 
 class Delivery:
@@ -106,26 +123,26 @@ class Delivery:
     async def complete(self, *also: Effect) -> list[EffectResult]:
         """Remove it: it is done. What is to be done with it, such as sends, happens in the same transaction."""
         if not also:
-            await self._engine.apply([Complete(self.lock)])
+            await self._settle(Complete(self.lock))
             return []
-        others = [named(effect) for effect in also]
+        others = [named(effect, parent=self.id) for effect in also]
         check_effects(self._engine, others)
-        return (await self._engine.apply([Complete(self.lock), *others]))[1:]
+        return (await self._settle(Complete(self.lock), *others))[1:]
 
     async def abandon(self, delay: duration.Duration = 0.0, *, headers: Headers | None = None) -> None:
         """Give it back, to be delivered again: at once, or after a delay. Id, order and delivery count stay."""
         seconds = duration.seconds("delay", delay, zero=True)
-        await self._engine.apply([Abandon(self.lock, seconds, headers)])
+        await self._settle(Abandon(self.lock, seconds, headers))
 
     async def defer(self, *, headers: Headers | None = None) -> None:
         """Set it aside: it is only received again by its sequence number."""
         effect = Defer(self.lock, headers)
         check_effects(self._engine, [effect])
-        await self._engine.apply([effect])
+        await self._settle(effect)
 
     async def dead_letter(self, reason: str, description: str = "", *, headers: Headers | None = None) -> None:
         """Move it to the dead-letter queue."""
-        await self._engine.apply([DeadLetter(self.lock, reason, description, headers)])
+        await self._settle(DeadLetter(self.lock, reason, description, headers))
 
     async def renew(self) -> datetime:
         """Make it yours for another lock duration; return until when.
@@ -137,6 +154,12 @@ class Delivery:
         if until is None:
             raise LockLost(self.queue, self.sequence)
         return until
+
+    async def _settle(self, *effects: Effect) -> list[EffectResult]:
+        if not is_traced():
+            return await self._engine.apply(effects)
+        with spans.settling(effects, [self.message]), spans.sending(effects) as carrying:
+            return await self._engine.apply(carrying)
 
     def __repr__(self) -> str:
         return f"<Delivery {self.delivery_count} of {self.id!r} from {self.queue!r}>"

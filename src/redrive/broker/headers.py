@@ -9,6 +9,11 @@ from typing import Final
 OWN_HEADERS: Final = "redrive-"
 """How the name of each of them begins."""
 
+# --- On a message that was sent while another one was handled
+
+PARENT: Final = "redrive-parent"
+"""the id of that other message, its parent"""
+
 # --- On a message that is being redelivered
 
 DELAYED_RETRIES: Final = "redrive-delayed-retries"
@@ -16,6 +21,9 @@ DELAYED_RETRIES: Final = "redrive-delayed-retries"
 
 EARLIER_DELIVERIES: Final = "redrive-earlier-deliveries"
 """how often it was delivered before the last of them"""
+
+ATTEMPT_TRACE: Final = "redrive-attempt-trace"
+"""the ``traceparent`` of the span of the last attempt that failed, in programs that use OpenTelemetry"""
 
 # --- On the leg of a route
 

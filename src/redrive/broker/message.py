@@ -151,6 +151,13 @@ class Message:
         message.__class__ = Message
         return message  # type: ignore[no-any-return]  # now it is one
 
+    def with_headers(self, headers: Headers) -> "Message":
+        """Return the same message with other headers, which are known to be good."""
+        message = self._copy()
+        message.headers = headers
+        message.__class__ = Message
+        return message  # type: ignore[no-any-return]  # now it is one
+
     def with_id(self, message_id: str) -> "Message":
         """Return the same message with an id that is known to be good."""
         message = self._copy()

@@ -24,6 +24,7 @@ from redrive.broker.port import (
 from redrive.broker.topics import Rule, SubscriptionInfo, TopicInfo
 from redrive.clock import utc
 from redrive.errors import InvalidMessage, MessageTooLarge, SessionRequired, StorageDamaged
+from redrive.tracing import TRACE_HEADERS
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -94,7 +95,11 @@ def check_size(message: Message, properties: str | None, queue: str, limit: int)
     size = size_of(message, properties)
     if size <= limit:
         return
-    theirs = {name: value for name, value in message.headers.items() if not name.startswith(OWN_HEADERS)}
+    theirs = {
+        name: value
+        for name, value in message.headers.items()
+        if not name.startswith(OWN_HEADERS) and name not in TRACE_HEADERS
+    }
     counted = size_of(message, _properties(message, theirs))
     if counted > limit:
         raise MessageTooLarge(queue, counted, limit)

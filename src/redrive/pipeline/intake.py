@@ -5,7 +5,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 
-from redrive.broker import Message, Send
+from redrive.broker import Message, Send, parents
 from redrive.errors import (
     InvalidMessage,
     MessageError,
@@ -23,6 +23,7 @@ from redrive.pipeline.new_tasks import submitted
 from redrive.pipeline.records import NewAction, TaskToken
 from redrive.pipeline.stage import PipelineEnvironment
 from redrive.printable import one_line
+from redrive.tracing import passed_on
 
 _KEY_HEADER = "idempotency-key"
 _LONGEST_KEY = 255
@@ -74,10 +75,13 @@ class PipelineIntake:
             raise SubmissionRefused("there is nothing in it")
         task = submitted(plan, environment.version, environment.new_id(), bodies)
         detail: dict[str, object] = {"items": len(bodies), "bytes": len(submission.body)}
+        if (parent := parents.handled()) is not None:
+            detail["parent"] = parent
         action = NewAction(name="receive", reason="" if submission.key is None else submission.key, detail=detail)
         inside = environment.ledger.accept(task, submission.key, digest, action)
         try:
-            wake_up = Send(plan.process_queue, Message.of(TaskToken(task.id).to_json()))
+            trace = passed_on(submission.headers)
+            wake_up = Send(plan.process_queue, Message.of(TaskToken(task.id).to_json(), headers=trace))
             await environment.broker.apply(wake_up, inside=inside)
         except SubmissionSeen as seen_now:
             return SubmissionReceipt(seen_now.task, 0, is_new=False)

@@ -23,6 +23,7 @@ from redrive.pipeline.send_stage import DestinationBreaker, SendStage, breaker_o
 from redrive.pipeline.stage import PipelineEnvironment, decide_stage
 from redrive.printable import one_line
 from redrive.telemetry import Event, report
+from redrive.tracing import span
 from redrive.worker import Context, Worker, signals
 
 _LOOK_EVERY_S: Final = 1.0
@@ -178,9 +179,9 @@ class PipelineRunner:
         plan = self._environment.plan
         if name == "process":
             handle = ProcessStage(self._environment).handle
-            self._stages[name] = self._started(plan.process_queue, handle, plan.concurrency)
+            self._stages[name] = self._started(name, plan.process_queue, handle, plan.concurrency)
         else:
-            self._stages[name] = self._started(plan.batch_queue, BatchStage(self._environment).handle, 1)
+            self._stages[name] = self._started(name, plan.batch_queue, BatchStage(self._environment).handle, 1)
 
     def _start_sending(self, name: str) -> None:
         destination = self._environment.plan.destinations[name]
@@ -189,7 +190,7 @@ class PipelineRunner:
             self._breakers[address] = breaker_of(self._environment, destination)
         stage = SendStage(self._environment, destination, self._breakers[address])
         queue = self._environment.plan.send_queue(name)
-        self._sending[name] = stage, self._started(queue, stage.handle, destination.concurrency)
+        self._sending[name] = stage, self._started("send", queue, stage.handle, destination.concurrency)
         self._report_state(name, "running", "")
 
     async def _stop_sending(self, name: str) -> None:
@@ -198,12 +199,14 @@ class PipelineRunner:
         await asyncio.wait([task])
         await stage.close()
 
-    def _started(self, queue: str, handle: Callable[..., Awaitable[None]], concurrency: int) -> _Running:
+    def _started(self, stage: str, queue: str, handle: Callable[..., Awaitable[None]], concurrency: int) -> _Running:
         quarantine = self._environment.quarantine
+        facts = {"redrive.pipeline": self._environment.plan.name, "redrive.stage": stage}
 
         async def guarded(body: bytes, context: Context) -> None:
             async with quarantine.around(context.delivery_count):
-                await handle(body, context)
+                with span(f"{stage} stage of {self._environment.plan.name}", facts):
+                    await handle(body, context)
 
         worker = Worker(f"pipeline {self._environment.plan.name}", grace=_GRACE_S, chance=self._environment.chance)
         worker.handler(

@@ -27,6 +27,7 @@ from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, StageError,
 from redrive.pipeline.states import ShipmentState, TaskEvent
 from redrive.pipeline.transport import BrokerTransport, OpenTransport, TransportEnvironment
 from redrive.retry import CircuitBreaker
+from redrive.tracing import span
 from redrive.worker import Context, MoveToError, Postpone
 
 _NOT_TRIED = "the destination is away"
@@ -157,7 +158,9 @@ class SendStage:
         try:
             if each.may_be_there and (found := await self._found(opened, shipment)) is not None:
                 return found
-            return await opened.send(shipment)
+            facts = {"redrive.destination": shipment.destination, "messaging.message.id": shipment.delivery_id}
+            with span(f"ship {shipment.destination}", facts, kind="CLIENT"):
+                return await opened.send(shipment)
         except Exception as error:  # noqa: BLE001 - as above; how far it had come is unknown
             return OutcomeUnknown(said(error))
 

@@ -19,6 +19,7 @@ from redrive.recovery.environment import NotYet, Stopping, Tools
 from redrive.recovery.events import MessagesEjected, MessageSetAside, OperationChanged, StraysDropped
 from redrive.recovery.pace import Pace, at_once
 from redrive.recovery.records import Batch, Lease
+from redrive.recovery.spans import recovering
 from redrive.recovery.staged_copy import NOT_STAGED, Sorted, forwarding, sort
 from redrive.recovery.stager import NotWanted, Stager
 from redrive.recovery.staging_queue import LONGEST_NAP_S, LaneSettings, StagingQueue, removals
@@ -277,7 +278,8 @@ class LaneRunner:
         await self._set_aside(found.foreign)
         try:
             sends = [effect for received, _ in found.mine for effect in forwarding(received)]
-            await self._engine.apply([*sends, *removals([*found.strays, *found.foreign])])
+            with recovering(batch, self._lane, [received.message for received, _ in found.mine]):
+                await self._engine.apply([*sends, *removals([*found.strays, *found.foreign])])
         except EngineUnavailable:
             raise
         except RedriveError:
@@ -309,7 +311,8 @@ class LaneRunner:
         ejected: dict[int, str] = {}
         for received, number in found.mine:
             try:
-                await self._engine.apply(forwarding(received))
+                with recovering(batch, self._lane, [received.message]):
+                    await self._engine.apply(forwarding(received))
             except LockLost:
                 continue  # it is delivered again
             except EngineUnavailable:

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Final
 
 from redrive.broker import Complete, Effect, Message, Received, Send
-from redrive.broker.headers import RECOVERY_STAGING, RECOVERY_TAG, RECOVERY_TO
+from redrive.broker.headers import PARENT, RECOVERY_STAGING, RECOVERY_TAG, RECOVERY_TO
 from redrive.broker.rules import digest_of
 from redrive.recovery.records import Batch, Staged
 from redrive.recovery.tags import Tag, read_tag, seal
@@ -33,7 +33,8 @@ def staged_copy(staged: Staged, batch: Batch, to: str, key: bytes) -> Message:
     message = staged.message
     edited = edited_id(staged.id, batch.operation) if batch.plan.is_edit else None
     # without a time to live: a copy that expires while staged would count as sent
-    copy = message.relabelled({**message.headers, RECOVERY_STAGING: batch.staging_id, RECOVERY_TO: to}, edited)
+    headers = {**message.headers, RECOVERY_STAGING: batch.staging_id, RECOVERY_TO: to}
+    copy = message.relabelled(headers if edited is None else {**headers, PARENT: staged.id}, edited)
     tag = seal(Tag(batch.operation, staged.failure, is_edited=batch.plan.is_edit), key, queue=to, message=copy)
     return copy.relabelled({**copy.headers, RECOVERY_TAG: tag})
 

@@ -27,7 +27,7 @@ from redrive.routes.leg_step import Follow, LegStep
 from redrive.routes.outcomes import Rejected, SendFailure
 from redrive.routes.parts import LegFacts, Settle
 from redrive.routes.plan import ReceiverPlan, leg_queue
-from redrive.routes.spans import span
+from redrive.routes.spans import leg_span
 
 _ONE_ORDER: Final = "all"
 """The session of all events of a receiver whose order is strict."""
@@ -101,7 +101,7 @@ class MemoryLegs:
         """Deliver an event on one route, and report what came of it."""
         route, now = runner.route, self._environment.clock.time()
         leg = LegFacts(route.application, route.name, message.id or "", now, now)
-        with span("redrive.routes event", message.headers, route=route.name, event=leg.event_id):
+        with leg_span(route.name, leg.event_id, message.headers):
             following, steps = self._follow(route.application, route.name), list[LegStep]()
             result = await runner.run(message, leg, on_step=None if following is None else steps.append)
             if following is not None:

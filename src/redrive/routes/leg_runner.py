@@ -4,10 +4,10 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from redrive.broker import Message, Send
+from redrive.broker import Message, Send, parents
 from redrive.clock import pause
 from redrive.printable import one_line
 from redrive.retry import AttemptFailure, Exponential, RetryAfter
@@ -18,7 +18,7 @@ from redrive.routes.leg_step import LegStep
 from redrive.routes.outcomes import Delivered, DestinationDown, Rejected, SendFailure, SendOutcome, TryLater
 from redrive.routes.parts import BrokerSender, EventFilter, LegFacts, OpenFilter, OpenSender, OutsideFilter
 from redrive.routes.route import Route
-from redrive.routes.spans import span, traced
+from redrive.routes.spans import step_span, traced
 
 _logger = logging.getLogger("redrive.routes")
 _LONGEST_REASON = 500
@@ -115,7 +115,7 @@ class LegRunner:
             return attempt.result(done, failure=self._refused(), step=self._step)  # filters would work in vain
         children = [Child(message)]
         for step, each in self._filters:
-            with span(f"redrive.routes {step}", route=self.route.name):
+            with step_span(step, self.route.name):
                 found = await self._filtered(step, each, children, attempt)
             if not isinstance(found, list):
                 attempt.note(step, found.reason)
@@ -186,7 +186,7 @@ class LegRunner:
             message = traced(child.message)
             if self._own is None:
                 outcome = await self._send(message, key, attempt.leg.event_id)
-            elif isinstance(effect := _effect(self._own, message, key, attempt.leg.now), Send):
+            elif isinstance(effect := _effect(self._own, message, key, attempt.leg), Send):
                 outcome = Delivered()
                 effects.append(effect)
             else:
@@ -213,7 +213,7 @@ class LegRunner:
         if permit is None or self._sender is None:
             return self._refused()
         try:
-            with span(f"redrive.routes {self._step}", route=self.route.name, key=key):
+            with step_span(self._step, self.route.name, key=key):
                 async with self._clock.timeout(self.route.settings.timeout):
                     outcome = await self._sender.send(message, key)
         except asyncio.CancelledError:
@@ -235,9 +235,10 @@ class LegRunner:
         return DestinationDown(f"{self._destination.name} is down", max(0.001, self._destination.retry_after))
 
 
-def _effect(sender: BrokerSender, message: Message, key: str, now: float) -> Send | SendFailure:
+def _effect(sender: BrokerSender, message: Message, key: str, leg: LegFacts) -> Send | SendFailure:
     try:
-        return sender.effect(message, key, now)
+        effect = sender.effect(message, key, leg.now)
+        return replace(effect, message=parents.child_of(leg.event_id, effect.message))
     except Exception as error:  # noqa: BLE001 - it is pure: whatever it raises, it would raise again
         return Rejected(_said(error))
 

@@ -1,41 +1,37 @@
 # SPDX-License-Identifier: MIT
-"""Spans for events, filters and senders, in programs that use OpenTelemetry; the trace goes on in the headers."""
+"""Spans for legs, filters and senders, in programs that use OpenTelemetry; the trace goes on in the headers."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, nullcontext
 
+from redrive import tracing
 from redrive.broker import Headers, Message
 from redrive.telemetry import is_traced
 
 
-@contextmanager
-def span(name: str, headers: Headers | None = None, **attributes: str | int) -> Generator[None]:
-    """Run the block in a span.
+def leg_span(route: str, event: str, headers: Headers) -> AbstractContextManager[None]:
+    """Return the span of one attempt to deliver an event on a route.
 
     Args:
-        name: what happens.
-        headers: those of the event, whose trace goes on here; None: inside the current span.
-        attributes: facts, by their names without ``redrive.``.
+        route: the route.
+        event: the event's id.
+        headers: those of the event, whose trace goes on here, unless a worker has begun a span for it already.
     """
     if not is_traced():
-        yield
-        return
-    from opentelemetry import propagate, trace
+        return nullcontext()
+    facts = {"redrive.route": route, "redrive.event": event, "messaging.system": "redrive"}
+    return tracing.span(f"leg {route}", facts, parent=None if tracing.is_in_span() else headers)
 
-    texts = {key: value for key, value in (headers or {}).items() if isinstance(value, str)}
-    context = None if headers is None else propagate.extract(texts)
-    facts = {f"redrive.{key}": value for key, value in attributes.items()}
-    with trace.get_tracer("redrive").start_as_current_span(name, context, attributes=facts):
-        yield
+
+def step_span(step: str, route: str, **facts: str) -> AbstractContextManager[None]:
+    """Return the span of a filter or a sender."""
+    if not is_traced():
+        return nullcontext()
+    named = {f"redrive.{name}": fact for name, fact in facts.items()}
+    kind: tracing.Kind = "PRODUCER" if step.startswith("sender") else "INTERNAL"
+    return tracing.span(f"{step} {route}", {"redrive.route": route, **named}, kind=kind)
 
 
 def traced(message: Message) -> Message:
     """Return a message whose headers carry the current trace on."""
-    if not is_traced():
-        return message
-    from opentelemetry import propagate
-
-    carrier: dict[str, str] = {}
-    propagate.inject(carrier)
-    return replace(message, headers={**message.headers, **carrier}) if carrier else message
+    carrier = tracing.here()
+    return message.with_headers({**message.headers, **carrier}) if carrier else message

@@ -15,7 +15,7 @@ from redrive.routes.leg_runner import LegResult, LegRunner
 from redrive.routes.leg_step import Follower, LegStep
 from redrive.routes.outcomes import DestinationDown, Rejected, SendFailure, TryLater
 from redrive.routes.parts import LegFacts
-from redrive.routes.spans import span
+from redrive.routes.spans import leg_span
 from redrive.routes.suspects import AWAY_S, Suspects
 from redrive.worker import (
     Context,
@@ -105,7 +105,7 @@ class StoredLegs:
             raise LegError("delivery", why, moved)
         if self._suspects.must_wait(context.delivery_count):
             raise LegError("delivery", "it was on its way when processes died, and others are tried first", _AWAY)
-        with span("redrive.routes event", message.headers, route=self._route.name, event=leg.event_id):
+        with leg_span(self._route.name, leg.event_id, message.headers):
             async with self._suspects.trying(context.delivery_count):
                 result = await self._run(message, leg)
         if result.failure is not None:

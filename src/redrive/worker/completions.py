@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from redrive.broker import Complete, Engine
+from redrive.broker import Complete, Engine, spans
 from redrive.broker.headers import RECOVERY_TAG
+from redrive.telemetry import is_traced
 from redrive.worker.held_message import HeldMessage
 
 OnDone: TypeAlias = Callable[[Sequence[HeldMessage], "asyncio.Task[None]"], None]
@@ -50,7 +51,7 @@ class Completions:
     async def _complete(self, group: list[HeldMessage]) -> None:
         self._close(group)
         try:
-            await self._engine.apply([Complete(lease.lock) for lease in group])
+            await self._apply(group)
         except Exception:  # noqa: BLE001 - the same error comes again, for the messages that it concerns
             for lease in group:
                 lease.phase = "handling"
@@ -58,6 +59,14 @@ class Completions:
         else:
             for lease in group:
                 lease.phase = "settled"
+
+    async def _apply(self, group: Sequence[HeldMessage]) -> None:
+        effects = [Complete(lease.lock) for lease in group]
+        if not is_traced():
+            await self._engine.apply(effects)
+            return
+        with spans.settling(effects, [lease.received.message for lease in group], parent={}):
+            await self._engine.apply(effects)
 
     def _close(self, group: list[HeldMessage]) -> None:
         """Let no more messages join a group."""

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from redrive.broker import Headers, Message, Send
 from redrive.broker.headers import (
+    ATTEMPT_TRACE,
     DELAYED_RETRIES,
     EARLIER_DELIVERIES,
     RECOVERY,
@@ -45,7 +46,7 @@ def confirmation_of(message: Message, queue: str, at: datetime) -> list[Send]:
 
 def unbound(headers: Headers) -> Headers:
     """Return headers without those that belong to this message in this queue, for a new message made from it."""
-    bound = (DELAYED_RETRIES, EARLIER_DELIVERIES)
+    bound = (ATTEMPT_TRACE, DELAYED_RETRIES, EARLIER_DELIVERIES)
     if not any(name.startswith(RECOVERY) or name in bound for name in headers):
         return headers
     return {name: value for name, value in headers.items() if not name.startswith(RECOVERY) and name not in bound}

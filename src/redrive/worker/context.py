@@ -3,7 +3,6 @@
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -20,10 +19,12 @@ from redrive.broker import (
     Payload,
     Send,
     SetSessionState,
+    parents,
 )
 from redrive.broker.headers import DELAYED_RETRIES
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, UsageError
+from redrive.tracing import TRACEPARENT, passed_on
 from redrive.worker.confirmation import unbound
 from redrive.worker.held_message import HeldMessage, HeldSession
 from redrive.worker.recoverability import OwnSql, counter
@@ -159,7 +160,7 @@ class HandlerFacts:
             raise UsageError(f"message {self._lease.id} is settled already: send before you settle it")
         if delay is not None:
             at = utc(self._settler.broker.clock.time() + duration.seconds("delay", delay, zero=True))
-        self._sends.append(Send(queue, _outgoing(message), None if at is None else instant.in_utc("at", at)))
+        self._sends.append(Send(queue, self._outgoing(message), None if at is None else instant.in_utc("at", at)))
 
     def take_sends(self) -> list[Effect]:
         """Return what is to be done with the completion, and forget it."""
@@ -177,6 +178,17 @@ class HandlerFacts:
     async def _renew(self) -> None:
         self._check_locked("there is nothing to renew")
         await self._settler.renew(self._lease)
+
+    def _outgoing(self, payload: Payload) -> Message:
+        """Return a new message: a child of this one, in its trace, and without what concerns this one alone."""
+        message = Message.of(payload)
+        headers = unbound(message.headers)
+        is_its_own = headers.get(TRACEPARENT) not in (None, self.headers.get(TRACEPARENT))
+        if not is_its_own and (trace := passed_on(self.headers)):
+            headers = {**headers, **trace}
+        if headers is not message.headers:
+            message = message.with_headers(headers)
+        return parents.child_of(self._lease.id, message)
 
     def _check_locked(self, instead: str) -> None:
         if self._settler.is_deleting:
@@ -271,9 +283,3 @@ class BlockingContext(HandlerFacts):
 
     def _wait(self, doing: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
-
-
-def _outgoing(payload: Payload) -> Message:
-    message = Message.of(payload)
-    headers = unbound(message.headers)
-    return message if headers is message.headers else replace(message, headers=headers)

@@ -6,9 +6,11 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from redrive.broker import Complete, QueueInfo, QueueSettings
+from redrive.broker import Complete, QueueInfo, QueueSettings, parents, spans
 from redrive.clock import pause
 from redrive.errors import UsageError
+from redrive.telemetry import is_traced
+from redrive.tracing import note_failure
 from redrive.worker.call import Caller
 from redrive.worker.completions import Completions
 from redrive.worker.context import BlockingContext, Context
@@ -214,7 +216,7 @@ class HandlerRun:
             self._keeper.watch(lease)
             self._running.add(lease)
             self._busy.add(lease)
-            self._start(lease, self._process(lease))
+            self._start(lease, self._traced(lease) if is_traced() else self._process(lease))
             self._idle.clear()
 
     def _start(self, lease: HeldMessage, work: Coroutine[Any, Any, None]) -> None:
@@ -275,7 +277,12 @@ class HandlerRun:
 
     # --- handling
 
+    async def _traced(self, lease: HeldMessage) -> None:
+        with spans.processing(lease.received):
+            await self._process(lease)
+
     async def _process(self, lease: HeldMessage) -> None:
+        parents.note_handled(lease.id)
         context = self._context(lease)
         try:
             await self._caller.call(lease, context)
@@ -341,6 +348,7 @@ class HandlerRun:
             await self._settler.give_back(lease)
 
     async def _failed(self, lease: HeldMessage, error: Exception) -> None:
+        note_failure(error)
         decision = await self._redelivery.failed(lease, error)
         if self._handler.receive_and_delete or (decision is not None and counts_against_all(decision)):
             self._slow_down(lease)

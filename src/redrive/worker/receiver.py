@@ -8,8 +8,9 @@ from contextlib import suppress
 from math import inf
 from typing import Any
 
-from redrive.broker import Abandon, Received
+from redrive.broker import Abandon, Received, spans
 from redrive.errors import EngineUnavailable, LockLost
+from redrive.telemetry import is_traced
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.receiver_setup import ReceiverSetup
 
@@ -110,7 +111,7 @@ class Receiver:
             await asyncio.wait(self._releasing)
 
     async def _fetch(self, room: int) -> bool:
-        asked_at = 0.0
+        asked_at, began = 0.0, self._clock.time()
 
         def ask() -> Coroutine[Any, Any, list[Received]]:
             nonlocal asked_at
@@ -119,6 +120,8 @@ class Receiver:
 
         async with self._asking:  # ``look`` also waits for what ``run`` is fetching
             found = await self._store_errors.keep_trying("receive", ask)
+        if found and is_traced():
+            spans.received(self._queue, found, (began, self._clock.time()), parent={})
         self.taken += len(found)
         leases = [HeldMessage(received, asked_at, self._lock_s) for received in found]
         # the worker may have slowed down meanwhile

@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from redrive.broker import QueueSettings
+from redrive.broker import QueueSettings, spans
 from redrive.clock import utc
 from redrive.errors import LockLost, RedriveError, UsageError
 from redrive.worker.environment import WorkerEnvironment
@@ -112,7 +112,7 @@ class Redelivery:
                 now, delay = replace(decision, delay=0.0), decision.delay
             await self._settler.settle(
                 lease,
-                effects_of(now, failure, lease.lock),
+                spans.with_attempt(effects_of(now, failure, lease.lock)),
                 is_handled=isinstance(decision, Discard),
                 inside=getattr(decision, "inside", None),
             )
@@ -124,7 +124,7 @@ class Redelivery:
             await self._store_errors.report("move", error)
             reason = decision.reason if isinstance(decision, MoveToError) else type(error).__name__
             decision = MoveToError(reason, f"{self._handler.queue}: {error}")
-            await self._settler.settle(lease, [buried(decision, failure, lease.lock)])
+            await self._settler.settle(lease, spans.with_attempt([buried(decision, failure, lease.lock)]))
         return decision
 
 

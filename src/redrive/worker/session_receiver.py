@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from redrive.broker import Abandon, Received
+from redrive.broker import Abandon, Received, spans
 from redrive.broker.port import Sessions, ability
 from redrive.clock import pause
 from redrive.errors import EngineUnavailable, LockLost, SessionLost
+from redrive.telemetry import is_traced
 from redrive.worker.held_message import HeldMessage, HeldSession
 from redrive.worker.receiver_setup import ReceiverSetup
 
@@ -187,6 +188,9 @@ class SessionReceiver:
         found = await self._fetched(session)
         if not found:
             return False
+        if is_traced():
+            now = self._clock.time()
+            spans.received(self._queue, found, (now, now), parent={})
         (received,) = found
         self.taken += 1
         lease = HeldMessage(received, self._clock.monotonic(), 0.0, session)

@@ -4,10 +4,11 @@
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from redrive.broker import Abandon, Broker, Effect, Send
+from redrive.broker import Abandon, Broker, Effect, Send, spans
 from redrive.broker.port import Browsing, ability
 from redrive.clock import utc
 from redrive.errors import EngineUnavailable, LockLost, QueueNotFound, RedriveError, SessionLost
+from redrive.telemetry import is_traced
 from redrive.worker.confirmation import confirmation_of
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.lock_keeper import LockKeeper
@@ -66,9 +67,10 @@ class Settler:
         if not may_settle or lease.is_lost:
             raise lease.lost()
         lease.phase = "settling"
+        apply = self._traced if is_traced() else self._apply
         settling = self._store_errors.keep_trying(
             "settle",
-            lambda: self._apply(lease, effects, is_handled=is_handled, inside=inside, within=within),
+            lambda: apply(lease, effects, is_handled=is_handled, inside=inside, within=within),
             lambda: self._clock.monotonic() >= lease.held_until,
         )
         try:
@@ -120,6 +122,10 @@ class Settler:
                 raise
             # the queue for confirmations was deleted; the message must be settled all the same
             await self.broker.apply(*effects, inside=inside, within=within)
+
+    async def _traced(self, lease: HeldMessage, effects: Sequence[Effect], **how: Any) -> None:
+        with spans.settling(effects, [lease.received.message]):
+            await self._apply(lease, effects, **how)
 
     async def has_committed(self, lease: HeldMessage) -> bool:
         """Say whether the transaction that completes a message was committed; if not, the message is still locked.

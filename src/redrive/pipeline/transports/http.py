@@ -44,6 +44,7 @@ from redrive.pipeline.shipment import (
 from redrive.pipeline.shipment_names import UrlTemplateSetting, url_of
 from redrive.pipeline.transport import OpenTransport, Transport, TransportEnvironment
 from redrive.printable import one_line
+from redrive.tracing import here
 
 if TYPE_CHECKING:
     import httpx
@@ -221,7 +222,7 @@ class _OpenHttpTransport:
         headers = {"user-agent": "redrive", "accept-encoding": "identity"}
         if shipment is not None:
             headers["content-type"] = shipment.content_type or "application/octet-stream"
-        headers |= self._headers
+        headers |= here() | self._headers
         if shipment is not None:
             headers["idempotency-key"] = request_rules.sendable_key(shipment.delivery_id)
         request = self._client.build_request(

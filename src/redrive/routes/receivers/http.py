@@ -36,6 +36,7 @@ from redrive.routes.parts import (
     WholeSetting,
     setting,
 )
+from redrive.tracing import TRACE_HEADERS
 
 if TYPE_CHECKING:
     from redrive.routes.environment import PartEnvironment
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 _METHODS = ("POST", "PUT", "PATCH", "DELETE", "GET")
 _PATH = "must begin with '/', have no blank and none of ?#%, and not begin with '/-/'"
 _HEADER_NAME = TextSetting("must be the name of a header")
-_TRACE_HEADERS = ("traceparent", "tracestate")
 _LONGEST_ID = 1_024
 _LONGEST_PATH = 1_000
 _MOST_REASONS = 20
@@ -128,7 +128,7 @@ def event_of(request: HttpRequest, settings: HttpReceiver) -> Message:
     if settings.json and _is_json(content_type):
         _check_json(request.body)
         content_type = content_type or "application/json"
-    wanted = (*_TRACE_HEADERS, *(name.lower() for name in settings.keep_headers))
+    wanted = (*TRACE_HEADERS, *(name.lower() for name in settings.keep_headers))
     kept: dict[str, HeaderValue] = {name: request.headers[name] for name in wanted if name in request.headers}
     return Message(request.body, id=_event_id(request, settings), content_type=content_type, headers=kept)
 

@@ -33,6 +33,7 @@ from redrive.routes.parts import (
     TextSetting,
     setting,
 )
+from redrive.tracing import TRACE_HEADERS
 
 if TYPE_CHECKING:
     import httpx
@@ -45,7 +46,6 @@ _OURS = frozenset({
     "connection", "content-length", "content-type", "host", "idempotency-key", "transfer-encoding",
     "webhook-id", "webhook-signature", "webhook-timestamp",
 })  # fmt: skip
-_TRACE_HEADERS = ("traceparent", "tracestate")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -198,7 +198,7 @@ class _OpenWebhook:
     def _headers_of(self, message: Message, key: str) -> dict[bytes, bytes]:
         """Return the headers of the request for an event; later ones replace earlier ones."""
         named = {name.lower(): value for name, value in message.headers.items() if value is not None}
-        wanted = (*_TRACE_HEADERS, *self._settings.pass_headers)
+        wanted = (*TRACE_HEADERS, *self._settings.pass_headers)
         headers = {"user-agent": "redrive", "accept-encoding": "identity"}
         headers |= {name.lower(): _text(named[name.lower()]) for name in wanted if name.lower() in named}
         headers |= {name.lower(): value for name, value in self._headers.items()}
