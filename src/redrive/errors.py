@@ -6,7 +6,9 @@ RedriveError            - the base of them all
     DestinationNotFound - a pipeline has no destination of this name
     FailureNotFound     - no failed message has this id
     Forbidden           - an action that the principal may not do
+    GroupNotFound       - no group of failed messages has this id
     HandlersHung        - more handlers of a worker hang than allowed
+    InvalidCursor       - a cursor that does not come from the page before
     InvalidExpression   - an expression that cannot be understood
     InvalidFilter       - a filter that cannot be understood
     InvalidPipeline     - a pipeline that cannot be used
@@ -26,6 +28,7 @@ RedriveError            - the base of them all
       TopicConflict     - a topic exists with other settings
     QueueNotFound       - a queue that was not declared
     RedirectRefused     - a redirect that would make a chain, or a second of the same queue
+    RequestRepeated     - a request that was made before, with the same key
     RouteConflict       - another process has changed the routes, or the state of one does not allow it
     RouteFileError      - a file of routes that cannot be used
     RouteNotFound       - no route has this name
@@ -82,7 +85,9 @@ __all__ = [
     "ExpressionFailed",
     "FailureNotFound",
     "Forbidden",
+    "GroupNotFound",
     "HandlersHung",
+    "InvalidCursor",
     "InvalidExpression",
     "InvalidFilter",
     "InvalidMessage",
@@ -110,6 +115,7 @@ __all__ = [
     "ReceiverFull",
     "RedirectRefused",
     "RedriveError",
+    "RequestRepeated",
     "RouteConflict",
     "RouteFileError",
     "RouteNotFound",
@@ -714,6 +720,21 @@ class FailureNotFound(UsageError, LookupError, code="failure-not-found"):
         return f"no failed message has the id {self.id!r}; redrive failed list shows the known ones"
 
 
+class GroupNotFound(UsageError, LookupError, code="group-not-found"):
+    """No group of failed messages has this id.
+
+    Attributes:
+        group: what was asked for.
+    """
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return f"no group of failed messages has the id {self.group!r}; redrive failed groups shows the known ones"
+
+
 class HandlersHung(UsageError, code="handlers-hung"):
     """More handlers of a queue hang than allowed: they continue although their messages' locks were lost.
 
@@ -1085,6 +1106,28 @@ class InvalidRequest(UsageError, ValueError, code="invalid-request"):
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}" if self.place else self.problem
+
+
+class InvalidCursor(UsageError, ValueError, code="invalid-cursor"):
+    """A cursor does not come from the page before, or comes from a page of another list."""
+
+    def __str__(self) -> str:
+        return "this cursor does not belong to this list; use the address in Link of the page before, unchanged"
+
+
+class RequestRepeated(UsageError, code="request-repeated"):
+    """A request with this key was made before; it was not made again.
+
+    Attributes:
+        key: the key.
+    """
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"a request with the key {self.key!r} was made before; the audit trail says what came of it"
 
 
 class SignInRequired(UsageError, code="sign-in-required"):

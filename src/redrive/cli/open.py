@@ -135,7 +135,7 @@ class OpenRecovery:
 
     async def ingest(self) -> None:
         """Read all failures that are there now, with a progress bar if there are many."""
-        total = sum([await self._unread_in(queue) for queue in self.sources])
+        total = sum([await self.recovery.unread_in(queue) for queue in self.sources])
         count = self.ingested
         with progress_bar() as bar:
             task = bar.add_task("reading failures", total=total, visible=total > 1_000)
@@ -146,25 +146,8 @@ class OpenRecovery:
                 count.observer = None
 
     async def unread(self) -> dict[str, int]:
-        """Return how many failures are not in the store yet, by queue; queues without any are left out.
-
-        A command that does not read them must not look as if there were none: neither those that a dry run leaves in
-        error queues, nor the dead letters of a worker without an error queue.
-        """
-        found = {queue: await self._unread_in(queue) for queue in self.sources}
-        for queue in await self.broker.queues():
-            dead = dead_letter_queue(queue.name)
-            if queue.name not in found and dead not in found and not is_own_queue(queue.name):
-                found[dead] = queue.dead
-        return {queue: number for queue, number in found.items() if number}
-
-    async def _unread_in(self, queue: str) -> int:
-        """Return how many failures can be read from a queue and from its dead-letter queue."""
-        try:
-            found = await self.broker.inspect(queue)
-        except QueueNotFound:
-            return 0
-        return found.ready + found.dead
+        """Return how many failures are not in the store yet, by queue; queues without any are left out."""
+        return await self.recovery.unread(self.sources)
 
     def unread_hint(self, unread: Mapping[str, int]) -> str:
         """Return a sentence about failures that are not read, and the option or command that reads them."""

@@ -121,6 +121,21 @@ class BlockingRecovery:
         """Return the queues that failures were found in: what fails again comes back there."""
         return self._portal.run(self._inner.sources())
 
+    def unread(self, sources: Sequence[str]) -> dict[str, int]:
+        """Return how many failures are not in the store yet, by queue; queues without any are left out.
+
+        Whoever does not read them must not look as if there were none: neither those that are in error queues, nor the
+        dead letters of a worker without an error queue.
+
+        Args:
+            sources: the queues that failures are read from.
+        """
+        return self._portal.run(self._inner.unread(sources))
+
+    def unread_in(self, queue: str) -> int:
+        """Return how many failures can be read from a queue and from its dead-letter queue."""
+        return self._portal.run(self._inner.unread_in(queue))
+
     def show(self, id: str) -> FailedDetail:
         """Return everything about one failed message.
 

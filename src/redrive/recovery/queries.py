@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any, Unpack
 
 from redrive import duration
-from redrive.broker import Broker
+from redrive.broker import Broker, dead_letter_queue, is_own_queue
 from redrive.clock import pause, utc
-from redrive.errors import FailureNotFound, TransformFailed
+from redrive.errors import FailureNotFound, QueueNotFound, TransformFailed
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
 from redrive.recovery.filter import Filter
@@ -119,6 +119,30 @@ class Reader:
     async def sources(self) -> list[str]:
         """Return the queues that failures were found in: what fails again comes back there."""
         return await self._ledger.sources()
+
+    async def unread(self, sources: Sequence[str]) -> dict[str, int]:
+        """Return how many failures are not in the store yet, by queue; queues without any are left out.
+
+        Whoever does not read them must not look as if there were none: neither those that are in error queues, nor the
+        dead letters of a worker without an error queue.
+
+        Args:
+            sources: the queues that failures are read from.
+        """
+        found = {queue: await self.unread_in(queue) for queue in sources}
+        for queue in await self._broker.queues():
+            dead = dead_letter_queue(queue.name)
+            if queue.name not in found and dead not in found and not is_own_queue(queue.name):
+                found[dead] = queue.dead
+        return {queue: number for queue, number in found.items() if number}
+
+    async def unread_in(self, queue: str) -> int:
+        """Return how many failures can be read from a queue and from its dead-letter queue."""
+        try:
+            found = await self._broker.inspect(queue)
+        except QueueNotFound:
+            return 0
+        return found.ready + found.dead
 
     async def show(self, id: str) -> FailedDetail:  # noqa: A002 - it is called that everywhere
         """Return everything about one failed message.

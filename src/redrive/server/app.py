@@ -5,11 +5,14 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeAlias
 
 from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
 
 from redrive import __version__
 from redrive.server import problems
 from redrive.server.api import ROUTERS
+from redrive.server.api.document import describe
 from redrive.server.api.endpoint import PREFIX
+from redrive.server.api.transfer import SMALLEST_COMPRESSED, LimitedBodies, Unchanged
 from redrive.server.desk import Desk
 from redrive.server.door import Door, OpenDoor
 from redrive.server.settings import ServerSettings
@@ -45,6 +48,10 @@ def create_app(desk: Desk, settings: ServerSettings, door: Door | None = None) -
     problems.add_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
+    describe(app)
+    app.add_middleware(Unchanged)
+    app.add_middleware(GZipMiddleware, minimum_size=SMALLEST_COMPRESSED, compresslevel=6)
+    app.add_middleware(LimitedBodies, most=settings.max_body_bytes)
     app.add_middleware(QuotedPaths)
     return app
 

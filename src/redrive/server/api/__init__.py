@@ -6,7 +6,12 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from redrive.server.api import queues
+from redrive.server.api import failures, groups, operations, queues
 
-ROUTERS: Final[Sequence[APIRouter]] = (queues.api.router,)
+ROUTERS: Final[Sequence[APIRouter]] = (
+    failures.api.router,
+    groups.api.router,
+    operations.api.router,
+    queues.api.router,
+)
 """The endpoints of all modules."""

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Failed messages as a download: lines of JSON, or a table. They are written while they are read, page by page."""
+
+import csv
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import fields
+from io import StringIO
+from typing import Final
+
+from redrive.recovery import FailedMessage, Filter, Recovery, views
+
+NDJSON: Final = "application/x-ndjson"
+CSV: Final = "text/csv"
+_PAGE: Final = 200
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+async def ndjson_lines(recovery: Recovery, chosen: Filter) -> AsyncIterator[str]:
+    """Return a line for each failed message, with everything about it."""
+    async for each in recovery.export(chosen):
+        yield json.dumps(views.detail_view(each), ensure_ascii=False) + "\n"
+
+
+async def csv_lines(recovery: Recovery, chosen: Filter) -> AsyncIterator[str]:
+    """Return the head of a table, and a line for each failed message."""
+    yield csv_line([each.name for each in fields(FailedMessage)])
+    after = 0
+    while page := await recovery.failed(chosen, after=after, limit=_PAGE):
+        after = page[-1].number
+        yield "".join(csv_line(list(views.record_view(each).values())) for each in page)
+
+
+def csv_line(cells: list[object]) -> str:
+    """Return a line of a table. A cell that a spreadsheet would take for a formula begins with an apostrophe."""
+    line = StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow([_cell(each) for each in cells])
+    return line.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return "" if value is None else value
+
+
+EXPORTS: Final[Mapping[str, tuple[str, Callable[[Recovery, Filter], AsyncIterator[str]]]]] = {
+    "ndjson": (NDJSON, ndjson_lines),
+    "csv": (f"{CSV}; charset=utf-8", csv_lines),
+}
+"""The media type of each format, and what writes it."""

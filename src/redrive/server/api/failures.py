@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""``/failures``: find failed messages, see why they failed, download, export and edit them."""
+
+from typing import Annotated, Literal
+
+from fastapi import Query, Response
+from fastapi.responses import StreamingResponse
+
+from redrive.broker.views import View
+from redrive.recovery import FailedDetail, FailedMessage, Operation, Transform, views
+from redrive.server.api.endpoint import Caller, Endpoints
+from redrive.server.api.export import CSV, EXPORTS, NDJSON
+from redrive.server.api.failure_models import (
+    CountModel,
+    EditAsked,
+    FailedModel,
+    FailureDetail,
+    FailureId,
+    Filtered,
+    OperationModel,
+)
+from redrive.server.api.models import stated
+from redrive.server.api.pages import PAGED, Page
+from redrive.server.api.requests import Key
+from redrive.server.api.within import failure_within, filter_within
+
+Format = Annotated[Literal["ndjson", "csv"], Query(description="Lines of JSON with everything, or a table.")]
+
+api = Endpoints("failures")
+
+
+@api.get("/failures", "failures.read", list[FailedModel], responses=PAGED)
+async def list_failures(
+    caller: Caller,
+    page: Page,
+    q: Filtered = "",
+    *,
+    newest: Annotated[bool, Query(description="The newest first.")] = False,
+) -> list[View]:
+    """List failed messages, in the order in which they were first seen."""
+
+    async def find() -> list[FailedMessage]:
+        chosen = await filter_within(caller.desk, caller.principal, q)
+        return await caller.desk.recovery.failed(chosen, after=page.after(0), limit=page.limit, newest_first=newest)
+
+    found = await caller.look(find, narrowed=True)
+    return views.records_view(page.of(found, found[-1].number if found else None))
+
+
+@api.get("/failures/count", "failures.read", CountModel)
+async def count_failures(caller: Caller, q: Filtered = "") -> View:
+    """Count failed messages."""
+
+    async def count() -> int:
+        return await caller.desk.recovery.count(await filter_within(caller.desk, caller.principal, q))
+
+    return views.count_view(await caller.look(count, narrowed=True))
+
+
+@api.get(
+    "/failures/export",
+    "failures.export",
+    None,
+    response_class=StreamingResponse,
+    responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}, CSV: {"schema": {"type": "string"}}}}},
+)
+async def export_failures(
+    caller: Caller,
+    q: Filtered = "",
+    format: Format = "ndjson",  # noqa: A002 - it is called that everywhere
+) -> Response:
+    """Download failed messages: as lines of JSON with all details, or as a table (CSV) without bodies.
+
+    It is made while it is read, so it may be of any length. If something fails before its end, the connection is closed
+    without an end. Cells of a table that a spreadsheet would take for formulas are quoted with an apostrophe.
+    """
+    chosen = await caller.look(lambda: filter_within(caller.desk, caller.principal, q), narrowed=True)
+    media_type, lines = EXPORTS[format]
+    named = {"content-disposition": f'attachment; filename="failures.{format}"'}
+    return StreamingResponse(lines(caller.desk.recovery, chosen), media_type=media_type, headers=named)
+
+
+@api.get("/failures/{id}", "failures.read", FailureDetail)
+async def get_failure(caller: Caller, id: FailureId) -> View:  # noqa: A002 - it is called that everywhere
+    """Return everything about a failed message: attempts, headers, body, operations, notes."""
+    return views.detail_view(await _found(caller, id))
+
+
+@api.get(
+    "/failures/{id}/body",
+    "failures.read",
+    None,
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
+)
+async def get_failure_body(caller: Caller, id: FailureId) -> Response:  # noqa: A002 - as above
+    """Download the body of a failed message, byte for byte."""
+    found = await _found(caller, id)
+    headers = {"content-disposition": f'attachment; filename="{found.summary.id}"', "cache-control": "no-store"}
+    return Response(found.message.body, media_type="application/octet-stream", headers=headers)
+
+
+async def _found(caller: Caller, id: str) -> FailedDetail:  # noqa: A002 - as above
+    return await caller.look(lambda: failure_within(caller.desk, caller.principal, id), narrowed=True)
+
+
+@api.post("/failures/{id}/edit", "failures.edit", OperationModel)
+async def edit_failure(caller: Caller, id: FailureId, asked: EditAsked, key: Key = None) -> View:  # noqa: A002 - as above
+    """Send an edited copy of a failed message, with an id of its own; the two are linked both ways."""
+
+    async def edit() -> Operation:
+        found = await failure_within(caller.desk, caller.principal, id)
+        transform = Transform.from_json(stated(asked.transform))
+        return await caller.desk.recovery.edit(
+            found.summary.id, transform, actor=caller.actor, reason=asked.reason, key=key
+        )
+
+    return views.operation_view(await caller.change(f"failure:{id}", edit, reason=asked.reason, narrowed=True))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""``/groups``: what failed messages have in common."""
+
+from typing import Annotated, Literal
+
+from fastapi import Path, Query
+
+from redrive.broker.views import View
+from redrive.errors import GroupNotFound
+from redrive.recovery import Filter, GroupInfo, views
+from redrive.server.api.endpoint import Caller, Endpoints
+from redrive.server.api.failure_models import Filtered, GroupModel
+from redrive.server.api.pages import PAGED, Page
+from redrive.server.api.within import ANY, filter_within, narrowed
+
+By = Annotated[
+    str,
+    Query(
+        pattern=r"^[\w.-]{1,100}$",
+        description="What they are compared by: exception, queue, type, or a classifier of your own.",
+    ),
+]
+Order = Annotated[Literal["largest", "id"], Query(description="The largest first, or by id; only these have pages.")]
+GroupId = Annotated[
+    str, Path(pattern=r"^[^\x00-\x1f\x7f]{1,300}$", description="The group's id.", examples=["3f2a9c4e5b6d7081"])
+]
+
+api = Endpoints("failures")
+
+
+@api.get("/groups", "groups.read", list[GroupModel], responses=PAGED)
+async def list_groups(
+    caller: Caller, page: Page, q: Filtered = "", by: By = "exception", order: Order = "largest"
+) -> list[View]:
+    """Show what failed messages have in common. A group has the same exception from the same place in the code."""
+
+    async def find() -> list[GroupInfo]:
+        chosen = await filter_within(caller.desk, caller.principal, q)
+        after = page.after("") or None
+        is_by_size = order == "largest" and after is None
+        return await caller.desk.recovery.groups(chosen, by=by, after=after, limit=page.limit, largest_first=is_by_size)
+
+    found = await caller.look(find, narrowed=True)
+    return views.records_view(page.of(found, found[-1].id if found and order == "id" else None))
+
+
+@api.get("/groups/{id}", "groups.read", GroupModel)
+async def get_group(caller: Caller, id: GroupId, by: By = "exception") -> View:  # noqa: A002 - it is called that
+    """Return a group: how many failed messages it has, whatever their status, and since when."""
+    return views.record_view(await caller.look(lambda: group_within(caller, id, by), narrowed=True))
+
+
+async def group_within(caller: Caller, id: str, by: str = "exception") -> GroupInfo:  # noqa: A002 - as above
+    """Return a group that the caller may see.
+
+    Raises:
+        GroupNotFound: there is none with that id, or it has no message in the caller's queues.
+    """
+    terms = {"queue": {"queues": (id,)}, "type": {"types": (id,)}}.get(by, {"groups": (id,)})
+    wanted = await narrowed(caller.desk, caller.principal, Filter(status=ANY, **terms))  # type: ignore[arg-type]
+    found = await caller.desk.recovery.groups(wanted, by=by, limit=1_000, largest_first=True)
+    for each in found:
+        if each.id == id:
+            return each
+    raise GroupNotFound(id)
