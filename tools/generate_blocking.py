@@ -163,6 +163,7 @@ from redrive.recovery.operation import Kind, Operation
 from redrive.recovery.queries import Preview
 from redrive.recovery.records import (
     AuditEntry,
+    CountDifference,
     DryRun,
     FailedDetail,
     FailedMessage,
@@ -175,7 +176,7 @@ from redrive.recovery.records import (
 from redrive.recovery.recovery import Recovery
 from redrive.recovery.service import Step
 from redrive.recovery.settings import RecoverOptions, RecoveryRequest, RequestedBy
-from redrive.recovery.states import Outcome
+from redrive.recovery.states import Outcome, Status
 from redrive.recovery.transform import Transform
 '''
 

@@ -544,6 +544,7 @@ async def check(world, process, *, is_loose=False):
     """Say that every message of every operation of a run is accounted for, and nothing is left behind."""
     assert world.faults == [], f"{world.faults}\n{world.story()}"
     recovery = process.recovery
+    assert await recovery.check_counts() == [], world.story()
     queues = {each.name: each for each in await process.engine.inspect()}
     await world.collect(process, *sorted(set(world.failures.values()) & set(queues)))
     operations = [each for each in await recovery.operations(limit=500) if each.number > world.first_operation]

@@ -4,7 +4,7 @@
 ``one-file`` has queues and ledger in one SQLite file, ``one-schema`` both in PostgreSQL, ``apart`` has the queues in
 PostgreSQL and the ledger in SQLite. Every process sees its engine and its ledger through a ``Wire``: that counts what
 is under way, lets a test do something at a certain moment, and is cut when the process dies. After every change of the
-ledger the figures of all operations are checked.
+ledger the figures of all operations and the counts of failures are checked.
 """
 
 import asyncio
@@ -129,6 +129,7 @@ class Wire:
                 answer = await found(*values, **more)
                 if verb.startswith("ledger.") and verb.removeprefix("ledger.") in CHANGES:
                     await process.site.figures.check(self._target)
+                    assert await self._target.check_counts() == []
             finally:
                 process.at_work -= 1
             await process.meet("after", verb, values)

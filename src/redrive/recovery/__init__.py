@@ -23,6 +23,7 @@ from redrive.recovery.operation import Holder, Kind, Operation, Plan, Progress
 from redrive.recovery.queries import Preview
 from redrive.recovery.records import (
     AuditEntry,
+    CountDifference,
     DryRun,
     FailedAttempt,
     FailedDetail,
@@ -46,6 +47,7 @@ __all__ = [
     "BlockingRecovery",
     "Canary",
     "Classifier",
+    "CountDifference",
     "DryRun",
     "FailedAttempt",
     "FailedDetail",

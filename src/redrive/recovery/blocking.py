@@ -15,6 +15,7 @@ from redrive.recovery.operation import Kind, Operation
 from redrive.recovery.queries import Preview
 from redrive.recovery.records import (
     AuditEntry,
+    CountDifference,
     DryRun,
     FailedDetail,
     FailedMessage,
@@ -27,7 +28,7 @@ from redrive.recovery.records import (
 from redrive.recovery.recovery import Recovery
 from redrive.recovery.service import Step
 from redrive.recovery.settings import RecoverOptions, RecoveryRequest, RequestedBy
-from redrive.recovery.states import Outcome
+from redrive.recovery.states import Outcome, Status
 from redrive.recovery.transform import Transform
 
 
@@ -94,6 +95,10 @@ class BlockingRecovery:
     def count(self, chosen: Chosen = "") -> int:
         """Count failed messages."""
         return self._portal.run(self._inner.count(chosen))
+
+    def count_by_status(self, chosen: Chosen = "status:any") -> dict[Status, int]:
+        """Count failed messages of each status, or of those statuses that the filter names."""
+        return self._portal.run(self._inner.count_by_status(chosen))
 
     def groups(
         self,
@@ -316,3 +321,12 @@ class BlockingRecovery:
     def sweep(self, keep: duration.Duration, *, actor: str = "") -> int:
         """Delete what was resolved or archived longer ago than that, and operations that ended; return how many."""
         return self._portal.run(self._inner.sweep(keep, actor=actor))
+
+    def check_counts(self, *, repair: bool = False, actor: str = "") -> list[CountDifference]:
+        """Compare the stored counts of failed messages with the messages, which takes long; return what differs.
+
+        Args:
+            repair: whether to count all messages anew if a count is wrong; changes of failures wait for that.
+            actor: who asks for it.
+        """
+        return self._portal.run(self._inner.check_counts(repair=repair, actor=actor))

@@ -31,6 +31,7 @@ from redrive.recovery.filter_values import (
     texts,
     words,
 )
+from redrive.recovery.fingerprint import ADDED
 from redrive.recovery.states import Outcome, Status
 
 _DATES = ("failed_from", "failed_until")
@@ -221,6 +222,13 @@ class Filter:
     def exception_patterns(self) -> tuple[Pattern, ...]:
         """What the exception's type is compared with: it must match one of them, if there are any."""
         return tuple(_pattern(each, "exact" if "." in each else "last-part") for each in self.exceptions)
+
+    @property
+    def is_about_kinds(self) -> bool:
+        """Whether it compares only what failures are counted by: status, exception, queue and type."""
+        counted = {name: getattr(self, name) for name in ("status", "queues", "types", "exceptions", "groups")}
+        is_own = not any(group.startswith(ADDED) for group in self.groups)
+        return is_own and self == Filter(**counted)
 
     def matches(self, facts: FailureFacts) -> bool:
         """Whether a failed message matches. Tests compare the SQL of the engines with this."""

@@ -16,6 +16,7 @@ from redrive.recovery.operation import Counts, Operation, Plan
 from redrive.recovery.records import (
     AuditEntry,
     Batch,
+    CountDifference,
     DryRun,
     FailedDetail,
     FailedMessage,
@@ -29,7 +30,7 @@ from redrive.recovery.records import (
     Staged,
     Work,
 )
-from redrive.recovery.states import OperationEvent, OperationState, Outcome
+from redrive.recovery.states import OperationEvent, OperationState, Outcome, Status
 
 
 class FailureStore(Protocol):
@@ -52,8 +53,31 @@ class FailureStore(Protocol):
         """Return failed messages in the order in which they were first seen, from the one after ``after`` on."""
         ...
 
+    async def sources(self) -> list[str]:
+        """Return the queues that failures were found in."""
+        ...
+
+    async def show(self, id: str) -> FailedDetail | None:  # noqa: A002 - it is called that everywhere
+        """Return everything about the failed message whose id begins so; None if there is none, or more than one."""
+        ...
+
+    async def sweep(self, settled_before: datetime, limit: int = 1_000) -> int:
+        """Delete messages that were resolved or archived before then, and operations that ended: a bounded number.
+
+        Returns how many there were; call it again until there are none.
+        """
+        ...
+
+
+class CountStore(Protocol):
+    """How many failed messages there are, counted whenever one changes."""
+
     async def count(self, chosen: Filter) -> int:
         """Count failed messages."""
+        ...
+
+    async def count_by_status(self, chosen: Filter) -> dict[Status, int]:
+        """Count failed messages of each status that the filter has."""
         ...
 
     async def groups(
@@ -68,19 +92,12 @@ class FailureStore(Protocol):
         """Return groups in order of their ids, from the one after ``after`` on; or the largest first."""
         ...
 
-    async def sources(self) -> list[str]:
-        """Return the queues that failures were found in."""
+    async def check_counts(self) -> list[CountDifference]:
+        """Compare the stored counts with the messages; return what differs."""
         ...
 
-    async def show(self, id: str) -> FailedDetail | None:  # noqa: A002 - it is called that everywhere
-        """Return everything about the failed message whose id begins so; None if there is none, or more than one."""
-        ...
-
-    async def sweep(self, settled_before: datetime, limit: int = 1_000) -> int:
-        """Delete messages that were resolved or archived before then, and operations that ended: a bounded number.
-
-        Returns how many there were; call it again until there are none.
-        """
+    async def repair_counts(self) -> list[CountDifference]:
+        """Count all messages anew if a stored count is wrong; return what differed."""
         ...
 
 
@@ -324,6 +341,7 @@ class BatchStore(Protocol):
 
 class Ledger(
     FailureStore,
+    CountStore,
     SetAsideStore,
     AuditStore,
     OperationStore,

@@ -95,6 +95,10 @@ class Reader:
         """Count failed messages."""
         return await self._ledger.count(self._filter(chosen))
 
+    async def count_by_status(self, chosen: Chosen = "status:any") -> dict[Status, int]:
+        """Count failed messages of each status, or of those statuses that the filter names."""
+        return await self._ledger.count_by_status(self._filter(chosen))
+
     async def groups(
         self,
         chosen: Chosen = "",

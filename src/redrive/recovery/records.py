@@ -150,8 +150,8 @@ class GroupInfo:
         title: what they have in common.
         classifier: what they were compared by.
         count: how many there are.
-        first_failed_at: when the one that failed longest ago last failed.
-        last_failed_at: when the last one failed.
+        first_failed_at: when the first one failed, of those that have been in it since it was last empty.
+        last_failed_at: when the last one failed, of the same.
         notes: how many notes there are about it.
     """
 
@@ -162,6 +162,29 @@ class GroupInfo:
     first_failed_at: datetime
     last_failed_at: datetime
     notes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountDifference:
+    """Failed messages of one kind whose stored count is wrong, or older than they are.
+
+    Attributes:
+        status: their status.
+        group: the id of their exception group.
+        queue: where they failed.
+        message_type: what their type is called.
+        exception_type: what their exception is called.
+        counted: how many there are by the count.
+        rows: how many there are.
+    """
+
+    status: Status
+    group: str
+    queue: str
+    message_type: str
+    exception_type: str
+    counted: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

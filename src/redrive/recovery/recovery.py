@@ -23,7 +23,15 @@ from redrive.recovery.ingest import Classifier, Ingester, with_dead_letters
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.operation import Kind, Operation, Plan
 from redrive.recovery.queries import PAGE, Reader
-from redrive.recovery.records import AuditEntry, FailedMessage, Note, OperationRequest, check_words, storable
+from redrive.recovery.records import (
+    AuditEntry,
+    CountDifference,
+    FailedMessage,
+    Note,
+    OperationRequest,
+    check_words,
+    storable,
+)
 from redrive.recovery.service import Service, ServiceSettings, Step
 from redrive.recovery.settings import RecoveryRequest, RequestedBy, check_known
 from redrive.recovery.states import OperationEvent, OperationState, Status
@@ -311,6 +319,19 @@ class Recovery(Reader):
             swept += gone
         await self._write_down("sweep", subject, {"actor": actor}, f"{swept} deleted")
         return swept
+
+    async def check_counts(self, *, repair: bool = False, actor: str = "") -> list[CountDifference]:
+        """Compare the stored counts of failed messages with the messages, which takes long; return what differs.
+
+        Args:
+            repair: whether to count all messages anew if a count is wrong; changes of failures wait for that.
+            actor: who asks for it.
+        """
+        if not repair:
+            return await self._ledger.check_counts()
+        differences = await self._ledger.repair_counts()
+        await self._write_down("repair-counts", "counts", {"actor": actor}, f"{len(differences)} differed")
+        return differences
 
     # --- inside
 

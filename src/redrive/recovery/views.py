@@ -16,6 +16,7 @@ from redrive.recovery.filter import Filter
 from redrive.recovery.operation import Operation
 from redrive.recovery.records import (
     AuditEntry,
+    CountDifference,
     DryRun,
     FailedDetail,
     FailedMessage,
@@ -25,11 +26,12 @@ from redrive.recovery.records import (
     Part,
     ServiceInfo,
 )
+from redrive.recovery.states import Status
 
 if TYPE_CHECKING:
     from redrive.recovery.queries import Preview
 
-Record: TypeAlias = FailedMessage | GroupInfo | Note | Part | AuditEntry | ServiceInfo | LaneInfo
+Record: TypeAlias = FailedMessage | GroupInfo | CountDifference | Note | Part | AuditEntry | ServiceInfo | LaneInfo
 """What the ledger returns in lists; its view has its fields."""
 
 
@@ -116,6 +118,17 @@ def previews_view(previews: "Iterable[Preview]") -> View:
 def count_view(count: int) -> View:
     """Return how many failed messages match."""
     return {"count": count}
+
+
+def count_by_status_view(counts: Mapping[Status, int]) -> View:
+    """Return how many failed messages of each status match."""
+    return {status.word: count for status, count in counts.items()}
+
+
+def count_check_view(differences: Iterable[CountDifference], *, is_repaired: bool) -> View:
+    """Return which stored counts of failed messages were wrong, and whether they were repaired."""
+    found = records_view(differences)
+    return {"differences": found, "is_repaired": bool(found) and is_repaired}
 
 
 def ingest_view(read: int, set_aside: int, sources: Iterable[str]) -> View:

@@ -2,6 +2,9 @@
 """``redrive failed`` and ``redrive ingest``, run as a person runs them."""
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -296,3 +299,33 @@ def test_shells_complete_words():
 
     assert complete_status("a") == ["archived", "any"]
     assert complete_outcome("fail") == ["failed-again", "failed"]
+
+
+# --- counts
+
+
+@pytest.mark.usefixtures("failures")
+def test_count_tells_each_status_apart(ok, read):
+    ok("archive", "queue:billing", "--yes")
+    assert read("failed", "count", "--by-status", "status:any") == {
+        "unresolved": 3,
+        "retry-issued": 0,
+        "resolved": 0,
+        "archived": 1,
+    }
+    assert ok("failed", "count", "--by-status").split() == ["status", "count", "unresolved", "3"]
+
+
+@pytest.mark.usefixtures("failures")
+def test_check_says_which_counts_are_wrong_and_repairs_them(run, ok, read):
+    ok("ingest")
+    assert ok("failed", "check") == "all counts are right\n"
+    with closing(sqlite3.connect(Path("redrive.db"))) as connection, connection:
+        connection.execute("UPDATE redrive_failure_counts SET n = 7 WHERE queue = 'billing'")
+    ran = run("failed", "check")
+    assert ran.exit_code == 1
+    assert ran.stdout.split()[-6:-2] == ["7", "1", "unresolved", "billing"]
+    assert "--repair" in ran.stderr
+    view = read("failed", "check", "--repair")
+    assert (view["is_repaired"], [each["counted"] for each in view["differences"]]) == (True, [7])
+    assert read("failed", "check") == {"differences": [], "is_repaired": False}

@@ -27,7 +27,7 @@ from redrive.recovery.states import (
 FILES = [
     path
     for path in Path(redrive.engines.sql.__path__[0]).rglob("*.py")
-    if path.name not in ("__init__.py", "schema.py")
+    if path.name != "__init__.py" and not path.name.endswith("schema.py")
 ]
 COLUMNS = r"\b(status|state|outcome)"
 BARE = re.compile(

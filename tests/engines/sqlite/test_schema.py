@@ -256,7 +256,7 @@ async def test_migrations_with_other_names_are_told(tmp_path):
 async def test_a_migration_that_finds_its_tables_there_already_is_told(tmp_path):
     last = max(number for number, (_, script) in enumerate(schema.MIGRATIONS, 1) if script)
     forgotten = f"DELETE FROM redrive_migrations WHERE number >= {last}"  # noqa: S608 - a number
-    assert "'redrive_pipeline_versions' is there already" in await mismatch(tmp_path / "x.db", forgotten)
+    assert re.search("'redrive_[a-z_]+' is there already", await mismatch(tmp_path / "x.db", forgotten))
 
 
 async def test_a_table_that_was_written_in_another_way_is_fine(tmp_path):

@@ -12,6 +12,7 @@ from redrive.cli.output.table import age, table
 from redrive.printable import one_line
 from redrive.recovery import (
     AuditEntry,
+    CountDifference,
     FailedMessage,
     GroupInfo,
     LaneInfo,
@@ -130,6 +131,25 @@ def groups_table(groups: Sequence[GroupInfo]) -> Table:
         row = [f"{each.count:,}", age(each.first_failed_at), age(each.last_failed_at)]
         row += [str(each.notes or "-")] if has_notes else []
         made.add_row(*row, Text(one_line(each.id)), Text(one_line(each.title)))
+    return made
+
+
+def statuses_table(counts: Mapping[Status, int]) -> Table:
+    """Return how many failed messages there are of each status."""
+    made = table("status", "count", right=("count",))
+    for status, count in counts.items():
+        made.add_row(Text(status.word, style=STATUS_STYLES[status]), f"{count:,}")
+    return made
+
+
+def differences_table(differences: Sequence[CountDifference]) -> Table:
+    """Return the stored counts that are wrong."""
+    right = ("counted", "there are")
+    made = table("counted", "there are", "status", "queue", "group", "type", "exception", right=right)
+    for each in differences:
+        names = (each.queue, each.group, each.message_type, each.exception_type)
+        status = Text(each.status.word, style=STATUS_STYLES[each.status])
+        made.add_row(f"{each.counted:,}", f"{each.rows:,}", status, *(Text(one_line(name)) for name in names))
     return made
 
 

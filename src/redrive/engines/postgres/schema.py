@@ -18,6 +18,7 @@ from redrive.engines.postgres.topics_schema import BODY, topics_migration
 from redrive.engines.sql.dialects import POSTGRES
 from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.pipeline.schema import PIPELINES
+from redrive.engines.sql.recovery.counts_schema import POSTGRES_COUNTS
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
 from redrive.engines.sql.routes.schema import ROUTES
 from redrive.errors import SchemaMismatch, UsageError
@@ -435,6 +436,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0008_routes", POSTGRES.migration(ROUTES)),
     ("0009_fan_out", fan_out_migration(CHOSEN, BODY, PLANS)),
     ("0010_pipelines", POSTGRES.migration(PIPELINES)),
+    ("0011_failure_counts", POSTGRES.migration(POSTGRES_COUNTS)),
 )
 
 

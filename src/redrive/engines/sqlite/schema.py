@@ -14,6 +14,7 @@ from functools import cache
 from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.pipeline.schema import PIPELINES
+from redrive.engines.sql.recovery.counts_schema import SQLITE_COUNTS
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
 from redrive.engines.sql.routes.schema import ROUTES
 from redrive.errors import SchemaMismatch
@@ -147,6 +148,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0008_routes", SQLITE.migration(ROUTES)),
     ("0009_fan_out", ""),  # here it was cheap already
     ("0010_pipelines", SQLITE.migration(PIPELINES)),
+    ("0011_failure_counts", SQLITE.migration(SQLITE_COUNTS)),
 )
 
 _OLD_NAMES = re.compile(

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Failed messages in SQL: finding them, counting them, and forgetting them."""
+"""Failed messages in SQL: finding them, and forgetting them."""
 
 import json
 from datetime import datetime
 
 from redrive.clock import utc
 from redrive.engines import stored
-from redrive.engines.sql.recovery.audit import counts_of_notes, notes
+from redrive.engines.sql.recovery.audit import notes
 from redrive.engines.sql.recovery.failure_records import next_change
 from redrive.engines.sql.recovery.filter_sql import condition
 from redrive.engines.sql.recovery.state_sql import among
-from redrive.engines.sql.script import Row, Script, Sql, scalar, scalars, values_of
+from redrive.engines.sql.script import Row, Script, Sql, scalars, values_of
 from redrive.recovery.port import (
     CLAIMS,
     ENDED,
@@ -19,13 +19,11 @@ from redrive.recovery.port import (
     FailedDetail,
     FailedMessage,
     Filter,
-    GroupInfo,
     Outcome,
     Part,
     Status,
 )
 
-_GROUP_COLUMNS = {"exception": "f.exception_group", "queue": "f.queue", "type": "f.message_type"}
 _AFTER_HEX = "g"
 """Ids are hexadecimal, so ids that begin with a text sort before that text followed by this letter."""
 
@@ -76,51 +74,6 @@ def _summary_of(row: Row) -> FailedMessage:
     first_failed_at, failed_at = utc(row["first_failed_at"]), utc(row["failed_at"])
     status = Status(row["status"])
     return FailedMessage(**values_of(row, status=status, first_failed_at=first_failed_at, failed_at=failed_at))
-
-
-def count(chosen: Filter) -> Script[int]:
-    """Count failed messages."""
-    found = yield from condition(chosen)
-    number: int = yield from scalar(Sql(f"SELECT count(*) FROM @.failures f WHERE {found.text}", found.values))
-    return number
-
-
-def groups(
-    classifier: str, chosen: Filter, *, after: str | None = None, limit: int = 100, largest_first: bool = False
-) -> Script[list[GroupInfo]]:
-    """Return groups in order of their ids, or the largest first."""
-    found = yield from condition(chosen)
-    id_, source = _GROUP_COLUMNS.get(classifier, "g.group_id"), "@.failures f"
-    if classifier not in _GROUP_COLUMNS:
-        source += " JOIN @.failure_groups g ON g.failure = f.number JOIN @.groups t ON t.id = g.group_id"
-        found = found.also("t.classifier = ?", classifier)
-    if after is not None:
-        found = found.also(f"{id_} > ?", after)
-    order = f"count(*) DESC, {id_}" if largest_first else id_
-    rows = yield Sql(
-        f"SELECT {id_} AS id, count(*) AS count, min(f.failed_at) AS first_failed_at, max(f.failed_at) AS"
-        f" last_failed_at FROM {source} WHERE {found.text} GROUP BY {id_} ORDER BY {order} LIMIT ?",
-        [*found.values, limit],
-    )
-    titles = yield from _titles([row["id"] for row in rows])
-    noted = yield from counts_of_notes([f"group:{row['id']}" for row in rows])
-    return [
-        GroupInfo(
-            id=row["id"],
-            title=titles.get(row["id"]) or row["id"],
-            classifier=classifier,
-            count=row["count"],
-            first_failed_at=utc(row["first_failed_at"]),
-            last_failed_at=utc(row["last_failed_at"]),
-            notes=noted.get(f"group:{row['id']}", 0),
-        )
-        for row in rows
-    ]
-
-
-def _titles(ids: list[str]) -> Script[dict[str, str]]:
-    rows = yield Sql("SELECT id, title FROM @.groups WHERE id IN @texts", [ids])
-    return dict(rows)
 
 
 def sources_seen() -> Script[list[str]]:
@@ -199,6 +152,7 @@ def sweep(settled_before: datetime, limit: int = 1_000) -> Script[int]:
     if gone:
         for table, key in _SWEPT:
             yield Sql(f"DELETE FROM @.{table} WHERE {key} IN @ints", [gone])
+        yield Sql("DELETE FROM @.failure_counts WHERE n = 0")  # of these kinds there is none left
     return len(gone) + (yield from _sweep_operations(settled_before))
 
 

@@ -4,7 +4,16 @@
 import secrets
 
 from redrive.engines.sql.recovery import audit as audit_sql
-from redrive.engines.sql.recovery import batches, failure_records, failures, keys, leases, operation_work, set_asides
+from redrive.engines.sql.recovery import (
+    batches,
+    counts,
+    failure_records,
+    failures,
+    keys,
+    leases,
+    operation_work,
+    set_asides,
+)
 from redrive.engines.sql.recovery import operations as operations_sql
 from redrive.engines.sql.verbs import SqlStore, reads, writes
 from redrive.recovery.port import KEY_BYTES
@@ -27,11 +36,14 @@ class SqlLedger(SqlStore):
     record = writes(failure_records.record)
     confirm = writes(failure_records.confirm)
     find = reads(failures.find)
-    count = reads(failures.count)
-    groups = reads(failures.groups)
     sources = reads(failures.sources_seen)
     show = reads(failures.show)
     sweep = writes(failures.sweep)
+    count = reads(counts.count)
+    count_by_status = reads(counts.count_by_status)
+    groups = reads(counts.groups)
+    check_counts = reads(counts.check_counts)
+    repair_counts = writes(counts.repair_counts)
     set_aside = writes(set_asides.set_aside)
     aside = reads(set_asides.aside)
     drop_aside = writes(set_asides.drop_aside)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from redrive.clock import utc
 from redrive.engines.sql.recovery.audit import write_audit
+from redrive.engines.sql.recovery.counts import count_of
 from redrive.engines.sql.recovery.failure_records import next_change
 from redrive.engines.sql.recovery.failures import PART, part_of
 from redrive.engines.sql.recovery.filter_sql import Condition, condition
@@ -190,8 +191,10 @@ def _is_held(plan: Plan) -> str:
 
 def _matched(plan: Plan) -> Script[int]:
     found = yield from wanted(plan)
+    if plan.limit is None:
+        return int((yield from scalar(Sql(f"SELECT {count_of(plan.filter, found)}", found.values))))
     matched: int = yield from scalar(Sql(f"SELECT count(*) FROM @.failures f WHERE {found.text}", found.values))
-    return matched if plan.limit is None else min(plan.limit, matched)
+    return min(plan.limit, matched)
 
 
 def _holders(plan: Plan) -> Script[list[Holder]]:
