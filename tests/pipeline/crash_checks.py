@@ -10,8 +10,8 @@ from collections import Counter
 from redrive.broker import dead_letter_queue
 from redrive.clock import utc
 from redrive.pipeline.states import ENDED_TASKS, ShipmentState, SlotState, TaskState
+from tests.pipeline.crash_parts import NOT_OURS, TARGET
 
-TARGET = "laboratory"
 LAST_ACTIONS = ("process", "process_error", "batch", "batch_error", "batch_expired")
 LAST_SENDS = ("send", "send_error", "send_unknown")
 
@@ -40,7 +40,7 @@ async def _check_queues(world, tasks, told):
         if task["state"] == TaskState.FAILED and task["stage"] != "batch":
             failed[_queue_of(world, task)] += 1
     for info in await world.raw.inspect():
-        if info.name == TARGET:
+        if info.name in NOT_OURS:
             continue
         left = (info.ready, info.locked, info.scheduled, info.deferred)
         assert left == (0, 0, 0, 0), f"{info}\n{told}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from redrive.broker import Message, Send
+from redrive.broker.rules import RECOVERY_HINTS
 from redrive.clock import pause
 from redrive.engines.sql.pipeline.ledger import SqlPipelineLedger
 from redrive.http.request import HttpRequest
@@ -27,6 +28,9 @@ from redrive.pipeline import (
 from tests.crash.harness import Wire
 
 TARGET = "laboratory"
+NOT_OURS = (TARGET, RECOVERY_HINTS)
+"""Queues in which messages are left: what has arrived, and hints on which nothing depends."""
+
 LOCK_S = 5.0
 LOOK_S = 2.5
 """How often a worker asks for messages: nothing may depend on a hint."""

@@ -30,6 +30,7 @@ from tests.pipeline.crash_parts import (
     LOCK_S,
     LOOK_S,
     LOST,
+    NOT_OURS,
     REFUSED,
     SLOT_S,
     TARGET,
@@ -258,7 +259,7 @@ class PipelineWorld(World):
         if self.unposted():
             return False
         infos = await self.person(self.raw.inspect())
-        if any(each.ready + each.locked + each.scheduled for each in infos if each.name != TARGET):
+        if any(each.ready + each.locked + each.scheduled for each in infos if each.name not in NOT_OURS):
             return False
         tasks = await self.person(self.rows("SELECT state FROM @.pipeline_tasks"))
         slots = await self.person(self.rows("SELECT state, is_empty FROM @.pipeline_slots"))
