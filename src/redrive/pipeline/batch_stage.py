@@ -53,8 +53,9 @@ class BatchStage:
 
     async def handle(self, body: bytes, context: Context) -> None:
         """Serve one slot."""
-        environment, carried = self._environment, message_of(body)
-        slot = SlotKey(environment.plan.name, carried["destination"], carried["slot"])
+        environment = self._environment
+        name, at = message_of(body, lambda carried: (str(carried["destination"]), float(carried["slot"])))
+        slot = SlotKey(environment.plan.name, name, at)
         if not await environment.ledger.is_open(slot):
             return  # it was served, and the process died before its message was completed
         destination = environment.plan.destinations.get(slot.destination)
@@ -65,6 +66,8 @@ class BatchStage:
             await self._fail(slot, f"{context.delivery_count - 1} processes have died at it", context)
             return
         members = await environment.ledger.waiting(slot.pipeline, slot.destination, _MOST_TASKS)
+        for task, _ in members:
+            environment.check_version(task)
         try:
             if members:
                 await self._serve(slot, await self._batches(destination, members, slot), context)

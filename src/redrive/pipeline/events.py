@@ -126,7 +126,7 @@ class DestinationStopped(PipelineEvent):
     """A destination is away or back, held or released, or cannot be used in this process.
 
     Attributes:
-        destination: the destination.
+        destination: the destination; empty: the whole pipeline.
         state: ``away``, ``back``, ``held``, ``running`` or ``broken``.
         reason: why.
     """
@@ -141,4 +141,5 @@ class DestinationStopped(PipelineEvent):
 
     def __str__(self) -> str:
         why = f": {self.reason}" if self.reason else ""
-        return f"{self.pipeline}: destination {self.destination} is {self.state}{why}"
+        who = f"{self.pipeline}: destination {self.destination}" if self.destination else f"pipeline {self.pipeline}"
+        return f"{who} is {self.state}{why}"

@@ -160,8 +160,11 @@ class PipelineLedger(Protocol):
 
     # --- sending
 
-    async def begin_send(self, token: TaskToken, per_second: float | None) -> SendWork | None:
-        """Note that the shipments of a task are about to be sent; None if its message is out of date."""
+    async def begin_send(self, token: TaskToken, per_second: float | None, version: int) -> SendWork | None:
+        """Note that the shipments of a task are about to be sent; None if its message is out of date.
+
+        A task that a later version of the pipeline has made stays as it is: nothing of it is to be sent.
+        """
         ...
 
     def finish_send(self, token: TaskToken, result: SendResult) -> OwnSql:

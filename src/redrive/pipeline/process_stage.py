@@ -9,7 +9,7 @@ from redrive.pipeline.functions import called
 from redrive.pipeline.items import Item, Report, bodies_of
 from redrive.pipeline.new_tasks import Source, grouped, items_of, missing_items
 from redrive.pipeline.records import NewAction, NewTask, TaskToken
-from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, StageError, message_of, said
+from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, StageError, said, token_of
 from redrive.worker import Context, Decision, MoveToError, RedeliverLater
 
 
@@ -25,14 +25,15 @@ class ProcessStage:
 
     async def handle(self, body: bytes, context: Context) -> None:
         """Process one report."""
-        environment, token = self._environment, TaskToken.from_json(message_of(body))
+        environment, token = self._environment, token_of(body)
         if context.delivery_count > MOST_DEATHS:
             reason = f"{context.delivery_count - 1} processes have died at it"
             raise self._failed(token, context, reason, "CrashLoop")
         found = await environment.ledger.process_input(token)
         if found is None:
             return  # out of date: it was done, cancelled or begun anew meanwhile
-        _, items = found
+        task, items = found
+        environment.check_version(task)
         try:
             children = await self._children(token, [Source(token.task, item) for item in items], context)
         except Unavailable:

@@ -37,7 +37,8 @@ class TaskToken:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "TaskToken":
         """Return what a message carries."""
-        return cls(value["task"], value.get("epoch", 0), value.get("retries", 0), tuple(value.get("items", ())))
+        items = tuple(int(each) for each in value.get("items", ()))
+        return cls(str(value["task"]), int(value.get("epoch", 0)), int(value.get("retries", 0)), items)
 
 
 def body_id(task: str, index: int, *, is_shipment: bool = False) -> str:

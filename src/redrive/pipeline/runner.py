@@ -144,13 +144,13 @@ class PipelineRunner:
     async def _follow_versions(self) -> None:
         """Take over destinations that another process has stored."""
         (version, definition), *_ = await self._pipeline.ledger.versions(self._environment.plan.name)
-        if version == self._environment.version:
+        if version in (self._environment.version, self._environment.refused_version):
             return
         try:
             plan = with_stored_destinations(self._environment.plan, json.loads(definition))
         except RedriveError as error:
             self._report_state("", "broken", f"version {version} cannot run here: {one_line(error, 300)}")
-            self._environment.version = version  # what runs goes on
+            self._environment.refused_version = version  # what runs goes on; what that version makes is left to others
             return
         changed = [
             name

@@ -23,7 +23,7 @@ from redrive.pipeline.shipment import (
     ShipmentRefused,
     ShipmentSent,
 )
-from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, StageError, message_of, said
+from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, StageError, said, token_of
 from redrive.pipeline.states import ShipmentState, TaskEvent
 from redrive.pipeline.transport import BrokerTransport, OpenTransport, TransportEnvironment
 from redrive.retry import CircuitBreaker
@@ -100,15 +100,16 @@ class SendStage:
 
     async def handle(self, body: bytes, context: Context) -> None:
         """Make one attempt at one task."""
-        environment, token = self._environment, TaskToken.from_json(message_of(body))
+        environment, token = self._environment, token_of(body)
         if context.delivery_count > MOST_DEATHS:
             raise self._crash_loop(token, context)
         permit = self._breaker.admit()
         last: ShipmentOutcome | None = None
         try:
-            work = await environment.ledger.begin_send(token, self._destination.rate)
+            work = await environment.ledger.begin_send(token, self._destination.rate, environment.version)
             if work is None:
                 return  # out of date
+            environment.check_version(work.task)
             if work.wait > 0:
                 raise StageError("the rate of the destination", Postpone(work.wait))
             outcomes = await self._attempt(work, context)

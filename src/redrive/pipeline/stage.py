@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from redrive.broker import Broker, random_id
 from redrive.clock import Clock
@@ -14,15 +14,19 @@ from redrive.errors import QueueNotFound, TaskConflict, Unavailable
 from redrive.pipeline.ledger import PipelineLedger, SlotTaken
 from redrive.pipeline.new_tasks import TaskMaker, task_id
 from redrive.pipeline.plan import PipelinePlan
+from redrive.pipeline.records import TaskInfo, TaskToken
 from redrive.printable import one_line
 from redrive.telemetry import Event
-from redrive.worker import Decision, HandlerFailure, Postpone, RedeliverLater
+from redrive.worker import Decision, HandlerFailure, MoveToError, Postpone, RedeliverLater
 
+T = TypeVar("T")
 MOST_DEATHS = 3
 """How often a process may die at one task before the task is set aside."""
 
 _STORE_IS_AWAY = 5.0
 _MOVED = 1.0
+_FOLLOWS = 1.0
+_LEFT_TO_OTHERS = 5.0
 _BESIDE_A_SUSPECT = 1.0
 
 
@@ -88,6 +92,7 @@ class PipelineEnvironment:
         report: takes telemetry events.
         plan: the pipeline as it is now; it may change while it runs.
         version: its version.
+        refused_version: a later version that is stored and cannot run here; 0: there is none.
         nudge: lets the decider look at once.
         quarantine: lets a message be handled alone if processes have died at it.
     """
@@ -100,11 +105,23 @@ class PipelineEnvironment:
     plan: PipelinePlan
     version: int
     nudge: Callable[[], None]
+    refused_version: int = 0
     quarantine: Quarantine = field(default_factory=Quarantine)
 
     def new_id(self) -> str:
         """Return an id for a task."""
         return task_id(self.clock.time(), random_id())
+
+    def check_version(self, task: TaskInfo) -> None:
+        """See that a task was made by this version of the pipeline, or an earlier one.
+
+        Raises:
+            StageError: a later one has made it, which another process runs: it is left to that, and nothing is counted.
+        """
+        if task.version > self.version:
+            reason = f"version {task.version} of the pipeline has made it, and version {self.version} runs here"
+            is_refused = task.version <= self.refused_version
+            raise StageError(reason, Postpone(_LEFT_TO_OTHERS if is_refused else _FOLLOWS))
 
     def maker(self) -> TaskMaker:
         """Return what makes the tasks that follow now."""
@@ -123,9 +140,23 @@ def decide_stage(failure: HandlerFailure) -> Decision:
     return RedeliverLater(_STORE_IS_AWAY)
 
 
-def message_of(body: bytes) -> Any:  # noqa: ANN401 - JSON values
-    """Return what a stage's message carries."""
-    return json.loads(body)
+def message_of(body: bytes, read: Callable[[Any], T]) -> T:
+    """Return what a stage's message carries.
+
+    Raises:
+        StageError: it is no message of a stage; it is set aside at once, and can be recovered by a process that knows
+            it.
+    """
+    try:
+        return read(json.loads(body))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = f"it is no message of a pipeline: {said(error)}"
+        raise StageError(reason, MoveToError("Unreadable", reason)) from error
+
+
+def token_of(body: bytes) -> TaskToken:
+    """Return what the message for a task carries; raises ``StageError`` if it is none."""
+    return message_of(body, TaskToken.from_json)
 
 
 def said(error: BaseException) -> str:

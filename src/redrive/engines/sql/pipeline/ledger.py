@@ -42,10 +42,10 @@ class SqlPipelineLedger(SqlStore):
     put_back = joins(sends.put_back)
     shipments = reads(sends.shipments)
 
-    async def begin_send(self, token: TaskToken, per_second: float | None) -> SendWork | None:
+    async def begin_send(self, token: TaskToken, per_second: float | None, version: int) -> SendWork | None:
         """Note that the shipments of a task are about to be sent; where there is a rate, one task after another."""
         begin = self._begin_send if per_second is None else self._begin_send_in_turn
-        return await begin(token, per_second)
+        return await begin(token, per_second, version)
 
     # --- people
     rerun = joins(operators.rerun)

@@ -39,12 +39,15 @@ _EVENTS: Final = {
 }
 
 
-def begin_send(token: TaskToken, per_second: float | None) -> Script[SendWork | None]:
+def begin_send(token: TaskToken, per_second: float | None, version: int) -> Script[SendWork | None]:
     """Note that the shipments of a task are about to be sent; None if its message is out of date.
+
+    A task that a later version of the pipeline has made stays as it is: nothing of it is to be sent.
 
     Args:
         token: what the message carries.
         per_second: how many shipments a second the destination takes; None: any number.
+        version: the version of the pipeline that is to send it.
     """
     time = yield from now()
     found = yield from current(token, (TaskState.READY,))
@@ -54,8 +57,8 @@ def begin_send(token: TaskToken, per_second: float | None) -> Script[SendWork | 
             [time, token.task],
         )
         found = yield from current(token, (TaskState.READY,))
-    if found is None:
-        return None
+    if found is None or found.version > version:
+        return None if found is None else SendWork(task=found, shipments=())
     if (early := found.due_at.timestamp() - time) > _EARLY_S:  # a second message for it, from elsewhere
         return SendWork(task=found, shipments=(), wait=early)
     rows = yield Keyed(
