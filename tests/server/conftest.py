@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A server without a socket: its desk on each database, and clients of every kind."""
 
+import asyncio
 from contextlib import AsyncExitStack
 
 import httpx
@@ -66,3 +67,12 @@ def client_of(desk, door=None, settings=None):
 def client(as_someone):
     """A client that is an admin."""
     return as_someone()
+
+
+async def until_asleep(clock):
+    """Let other tasks run until one of them waits for a clock."""
+    for _ in range(1_000):
+        await asyncio.sleep(0)  # noqa: TID251 - nothing is waited for but a turn
+        if clock.sleepers:
+            return
+    raise AssertionError("nothing waits for the clock")

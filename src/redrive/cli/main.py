@@ -19,6 +19,7 @@ from redrive.cli.commands import (
     recover,
     redirects,
     routes,
+    serve,
     topics,
     worker,
 )
@@ -31,6 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _QUEUES, _ROUTES, _RECOVERY, _MORE = "Queues and messages", "Routes and pipelines", "Failed messages", "More"
+_SERVER = "Server"
 for _command in (messages.send, messages.receive, messages.peek, messages.cancel, worker.worker):
     app.command(rich_help_panel=_QUEUES)(_command)
 app.add_typer(queues.app, name="queues", rich_help_panel=_QUEUES)
@@ -44,6 +46,7 @@ app.add_typer(failed.app, name="failed", rich_help_panel=_RECOVERY)
 app.add_typer(operations.app, name="operations", rich_help_panel=_RECOVERY)
 app.add_typer(redirects.app, name="redirects", rich_help_panel=_RECOVERY)
 app.add_typer(policies.app, name="policies", rich_help_panel=_MORE)
+app.command(rich_help_panel=_SERVER)(serve.serve)
 app.command(rich_help_panel=_MORE)(demo.demo)
 
 

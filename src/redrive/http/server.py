@@ -11,18 +11,17 @@ import logging
 import socket
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
-from urllib.parse import urlsplit
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redrive import duration, number
-from redrive.clock import Clock, pause, system_clock
-from redrive.errors import InvalidSetting, MissingExtra
+from redrive.clock import Clock, system_clock
+from redrive.errors import InvalidSetting
+from redrive.http.listener import address_text, bound_socket, host_and_port, sweep, uvicorn_server
 from redrive.http.request import HttpAnswer, HttpRequest
 
 if TYPE_CHECKING:
     from uvicorn import Server
-    from uvicorn.protocols.http.h11_impl import H11Protocol
 
 AnswerFunction: TypeAlias = Callable[[HttpRequest], Awaitable[HttpAnswer]]
 _Packet: TypeAlias = MutableMapping[str, Any]
@@ -32,8 +31,6 @@ _Send: TypeAlias = Callable[[_Packet], Awaitable[None]]
 HEALTH_PATH = "/-/health"
 """Answers 200 for as long as the process works."""
 
-_BACKLOG = 2_048
-_LISTEN = "must be a host and a port, such as '127.0.0.1:8080'"
 _SOON = ("retry-after", "5")
 _CLOSE = ("connection", "close")
 
@@ -103,7 +100,7 @@ class SharedHttpServer:
     ) -> None:
         self._extra = extra
         self._listen = listen
-        self._host, self._port = _host_and_port(listen)
+        self._host, self._port = host_and_port(listen)
         self._clock = clock
         self._body_timeout = duration.seconds("body_timeout", body_timeout)
         self._max_in_flight = number.whole("max_in_flight", max_in_flight)
@@ -155,52 +152,25 @@ class SharedHttpServer:
     def _start(self) -> "asyncio.Task[None]":
         """Return the task of the server; connections are accepted from now on."""
         if self._running is None or self._running.done():
-            listener = self._bound()
+            listener = bound_socket(self._listen, self._host, self._port)
             try:
-                self._server = _uvicorn_server(self._app, self._extra)
+                self._server = uvicorn_server(self._app, self._extra)
             except BaseException:
                 listener.close()
                 raise
             self._port = listener.getsockname()[1]
             self._running = asyncio.create_task(self._run(self._server, listener), name="redrive HTTP server")
             if self.on_listening is not None:
-                self.on_listening(f"{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}")
+                self.on_listening(address_text(self._host, self._port))
         return self._running
 
-    def _bound(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        listener = socket.socket(family)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((self._host, self._port))
-            listener.listen(_BACKLOG)  # now, so that a client that comes before the task runs is not refused
-        except OSError as error:
-            listener.close()
-            allowed = f"must be an address of this machine that no program listens at: {error.strerror or error}"
-            raise InvalidSetting("listen", self._listen, allowed) from error
-        listener.settimeout(0.0)
-        return listener
-
     async def _run(self, server: "Server", listener: socket.socket) -> None:
-        sweeping = asyncio.create_task(self._sweep(server), name="redrive HTTP connections")
+        sweeping = asyncio.create_task(sweep(server, self._clock, self._body_timeout), name="redrive HTTP connections")
         try:
             await server.serve(sockets=[listener])
         finally:
             sweeping.cancel()
             listener.close()
-
-    async def _sweep(self, server: "Server") -> None:
-        """End connections that have been without a request, or without an end, for a whole round."""
-        seen: Mapping[H11Protocol, object] = {}
-        while True:
-            await pause(self._clock, self._body_timeout)
-            idle = {
-                each: each.cycle for each in cast("set[H11Protocol]", server.server_state.connections) if _idle(each)
-            }
-            for each, cycle in idle.items():
-                if each in seen and seen[each] is cycle:
-                    each.transport.abort()
-            seen = idle
 
     # --- requests
 
@@ -291,49 +261,6 @@ class SharedHttpServer:
 
 async def _healthy(_: HttpRequest) -> HttpAnswer:
     return HttpAnswer(200, {"status": "ok"})
-
-
-def _idle(connection: "H11Protocol") -> bool:
-    """Say whether no request of a connection is being answered, although its next one may have begun."""
-    cycle = connection.cycle
-    return cycle is None or cycle.response_complete or connection.transport.is_closing()  # pyright: ignore[reportUnnecessaryComparison] - it is None at first
-
-
-def _uvicorn_server(app: Callable[[_Packet, _Receive, _Send], Awaitable[None]], extra: str) -> "Server":
-    """Return a server that leaves signals and the program's logging alone."""
-    try:
-        from uvicorn import Config, Server
-    except ImportError as error:
-        raise MissingExtra("the HTTP receiver", extra) from error
-    logging.getLogger("uvicorn").addHandler(_SILENT)  # without any, Python prints warnings to stderr
-    config = Config(
-        cast("Any", app),
-        http="h11",  # the strict one, whatever else is installed
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        proxy_headers=False,
-        server_header=False,
-        backlog=_BACKLOG,
-    )
-    server = Server(config)
-    cast("Any", server).capture_signals = nullcontext  # signals are the program's
-    return server
-
-
-_SILENT = logging.NullHandler()  # one object, which a logger takes once
-
-
-def _host_and_port(listen: str) -> tuple[str, int]:
-    try:
-        parts = urlsplit(f"//{listen}")
-        host, port = parts.hostname, parts.port
-    except (TypeError, ValueError):
-        raise InvalidSetting("listen", listen, _LISTEN) from None
-    if not host or port is None or parts.path or parts.query or parts.username:
-        raise InvalidSetting("listen", listen, _LISTEN)
-    return host, port
 
 
 def _check_framing(version: str, headers: Mapping[str, str]) -> None:

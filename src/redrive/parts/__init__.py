@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What routes and pipelines are declared with: parts, their settings, and the names of their kinds."""
 
-from redrive.parts.function_name import FunctionSetting, load_function
+from redrive.parts.function_name import FunctionSetting, load_function, only_functions
 from redrive.parts.kinds import PartKinds
 from redrive.parts.part import DeclaredPart, Table
 from redrive.parts.part_settings import ChoiceSetting, ListSetting, TableSetting, TextSetting, setting
@@ -22,6 +22,7 @@ __all__ = [
     "from_environment",
     "hidden_secret",
     "load_function",
+    "only_functions",
     "secret_value",
     "setting",
     "shown_url",

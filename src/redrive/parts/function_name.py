@@ -3,7 +3,8 @@
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -49,7 +50,23 @@ def function_name(setting: str, function: Callable[..., object]) -> str:
     return f"{module}:{way}"
 
 
-@cache
+_allowed: frozenset[str] | None = None
+
+
+@contextmanager
+def only_functions(names: Iterable[str]) -> Generator[None]:
+    """Let stored declarations name no other functions than these, in the whole process, for as long as the block lasts.
+
+    For a process that runs what others have stored: to write to its database must not be a way to run code.
+    """
+    global _allowed  # noqa: PLW0603 - it is one for the process, which is what it protects
+    before, _allowed = _allowed, frozenset(names)
+    try:
+        yield
+    finally:
+        _allowed = before
+
+
 def load_function(setting: str, name: str, *, is_async: bool | None = None) -> Callable[..., Any]:
     """Import a function; once for each process.
 
@@ -59,8 +76,15 @@ def load_function(setting: str, name: str, *, is_async: bool | None = None) -> C
         is_async: what the function must be; None: either.
 
     Raises:
-        InvalidSetting: there is no such function, or it is not of that kind.
+        InvalidSetting: there is no such function, it is not of that kind, or this process may not call it.
     """
+    if _allowed is not None and name not in _allowed:
+        raise InvalidSetting(setting, name, "is not on the list of functions that this process may call (allow)")
+    return _load_function(setting, name, is_async)
+
+
+@cache
+def _load_function(setting: str, name: str, is_async: bool | None) -> Callable[..., Any]:  # noqa: FBT001 - as above
     module, _, way = name.partition(":")
     found = _found(module, way)
     if found is None:

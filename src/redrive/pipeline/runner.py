@@ -41,6 +41,7 @@ class PipelineRunner:
     Args:
         pipeline: the pipeline; it is open, and stays so.
         listen: where submissions are received over HTTP, if the pipeline has a path; port 0 is any that is free.
+        http: a server that this runner shares with others, instead of one of its own; it stays open.
         on_event: a function that gets every telemetry event, beside logging and OpenTelemetry.
         chance: where random numbers come from, 0 <= x < 1.
     """
@@ -50,6 +51,7 @@ class PipelineRunner:
         pipeline: OpenPipeline,
         *,
         listen: str = "127.0.0.1:8080",
+        http: SharedHttpServer | None = None,
         on_event: Callable[[Event], object] | None = None,
         chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
     ) -> None:
@@ -69,7 +71,8 @@ class PipelineRunner:
             version=pipeline.version,
             nudge=self._nudged.set,
         )
-        self.http = SharedHttpServer(listen, self._clock, extra="pipeline")
+        self._has_own_http = http is None
+        self.http = SharedHttpServer(listen, self._clock, extra="pipeline") if http is None else http
         self.decider = Decider(self._environment)
         self._stages: dict[str, _Running] = {}
         self._sending: dict[str, tuple[SendStage, _Running]] = {}
@@ -243,7 +246,8 @@ class PipelineRunner:
             await asyncio.wait([task for _, task in running])
         for stage, _ in self._sending.values():
             await stage.close()
-        await self.http.close()
+        if self._has_own_http:
+            await self.http.close()
 
     # --- the decider
 

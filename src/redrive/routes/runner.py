@@ -51,6 +51,7 @@ class RouteRunner:
     Args:
         routes: the routes; they are open, and stay so.
         listen: where HTTP receivers listen: ``"127.0.0.1:8080"``; port 0 is any that is free.
+        http: a server that this runner shares with others, instead of one of its own; it stays open.
         on_event: a function that gets every telemetry event, beside logging and OpenTelemetry.
         chance: where random numbers come from, 0 <= x < 1.
     """
@@ -60,6 +61,7 @@ class RouteRunner:
         routes: Routes,
         *,
         listen: str = "127.0.0.1:8080",
+        http: SharedHttpServer | None = None,
         on_event: Callable[[Event], object] | None = None,
         chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
     ) -> None:
@@ -69,7 +71,8 @@ class RouteRunner:
         self._clock = routes.broker.clock
         self._report = partial(report, on_event=on_event)
         self._chance = chance
-        self.http = SharedHttpServer(listen, self._clock)
+        self._has_own_http = http is None
+        self.http = SharedHttpServer(listen, self._clock) if http is None else http
         self._running: dict[_Key, RunningRoute] = {}
         self._receivers: dict[tuple[str, str, str], RunningReceiver] = {}
         self._runners = Runners(self._following)
@@ -101,7 +104,8 @@ class RouteRunner:
             with signals.handling_signals(chosen, self.stop):
                 await self._follow(until)
         finally:
-            await self.http.close()
+            if self._has_own_http:
+                await self.http.close()
             self._loop = None
 
     def stop(self) -> None:

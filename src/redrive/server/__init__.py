@@ -3,6 +3,7 @@
 
 from redrive.server.app import create_app
 from redrive.server.desk import Desk
+from redrive.server.process import ServerProcess
 from redrive.server.settings import ServerSettings, read_server_settings
 
-__all__ = ["Desk", "ServerSettings", "create_app", "read_server_settings"]
+__all__ = ["Desk", "ServerProcess", "ServerSettings", "create_app", "read_server_settings"]

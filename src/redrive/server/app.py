@@ -1,36 +1,35 @@
 # SPDX-License-Identifier: MIT
 """The application: the routers, the door, and what every request and every response passes through."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from redrive import __version__
-from redrive.server import problems
+from redrive.http.listener import AsgiApp, Packet, Receive, Send
+from redrive.server import health, problems
 from redrive.server.api import ROUTERS
 from redrive.server.api.document import describe
 from redrive.server.api.endpoint import PREFIX
-from redrive.server.api.transfer import SMALLEST_COMPRESSED, LimitedBodies, Unchanged
+from redrive.server.api.transfer import SMALLEST_COMPRESSED, Unchanged
 from redrive.server.desk import Desk
 from redrive.server.door import Door, OpenDoor
+from redrive.server.guard import Guard
+from redrive.server.health import Health
 from redrive.server.settings import ServerSettings
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _DESCRIPTION: Final = "Everything an operator or a program needs to know and do about messages that fail."
 
 
-def create_app(desk: Desk, settings: ServerSettings, door: Door | None = None) -> FastAPI:
+def create_app(desk: Desk, settings: ServerSettings, door: Door | None = None, state: Health | None = None) -> FastAPI:
     """Return the application, an ASGI app.
 
     Args:
         desk: the open facades of this process; it stays open.
         settings: how it runs.
         door: finds out who a request is from; None: every request is from an admin.
+        state: what is known about this process; None: only whether the store answers.
     """
     app = FastAPI(
         title="Redrive",
@@ -45,14 +44,16 @@ def create_app(desk: Desk, settings: ServerSettings, door: Door | None = None) -
     app.state.desk = desk
     app.state.settings = settings
     app.state.door = door or OpenDoor()
+    app.state.health = state or Health(desk.broker.clock)
+    app.state.health.ask = desk.recovery.ledger.now
     problems.add_handlers(app)
-    for router in ROUTERS:
+    for router in (*ROUTERS, health.router):
         app.include_router(router)
     describe(app)
-    app.add_middleware(Unchanged)
+    app.add_middleware(Unchanged)  # the last one that is added is the first that a request passes
     app.add_middleware(GZipMiddleware, minimum_size=SMALLEST_COMPRESSED, compresslevel=6)
-    app.add_middleware(LimitedBodies, most=settings.max_body_bytes)
     app.add_middleware(QuotedPaths)
+    app.add_middleware(Guard, settings=settings, clock=desk.broker.clock)
     return app
 
 
@@ -63,10 +64,10 @@ class QuotedPaths:
         app: what comes next.
     """
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+    def __init__(self, app: AsgiApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Packet, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         if scope["type"] == "http" and (raw := scope.get("raw_path")):
             scope["path"] = raw.partition(b"?")[0].decode("latin-1")

@@ -44,7 +44,6 @@ _OF_FRAMEWORK: Final[Mapping[int, tuple[str, str]]] = {
     415: ("unknown-media-type", "send JSON with Content-Type: application/json"),
     421: ("unknown-host", "call it by the address it listens at, or add the name to hosts in redrive.toml"),
 }
-INTERNAL: Final = "internal-error"
 
 
 def problem(status: int, code: str, detail: str, fix: str | None) -> View:
@@ -113,12 +112,17 @@ def framework_problem(status: int, detail: str = "") -> View:
     return problem(status, code, detail or HTTPStatus(status).phrase, fix)
 
 
+def internal_problem() -> View:
+    """Return the problem details of an error that is not expected; they say nothing about the inside."""
+    text = "this is an error in the server, not in the request"
+    return problem(500, "internal-error", text, "the log of the server has the traceback")
+
+
 def add_handlers(app: FastAPI) -> None:
-    """Let an application report every error as problem details."""
+    """Let an application report errors as problem details; ``Guard`` does it for what is not expected."""
     app.add_exception_handler(RedriveError, _redrive_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(Exception, _unexpected)
 
 
 async def _redrive_error(_: Request, error: Exception) -> JSONResponse:
@@ -138,9 +142,3 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
 async def _refused(_: Request, error: Exception) -> JSONResponse:
     refused = cast("HTTPException", error)
     return answer(framework_problem(refused.status_code, str(refused.detail)), refused.headers)
-
-
-async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    _logger.error("%s %s failed", request.method, one_line(request.url.path, 300), exc_info=error)
-    text = "this is an error in the server, not in the request"
-    return answer(problem(500, INTERNAL, text, "the log of the server has the traceback"))

@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from redrive import number, toml_lines
+from redrive.broker.rules import ERROR_QUEUE
 from redrive.errors import InvalidSetting, ServerFileError, UnknownSetting
+from redrive.http import listener
 
 TABLE: Final = "server"
 """The table of the file that has them; other programs' tables beside it are left alone."""
+
+
+PARTS: Final = ("ingest", "operations", "routes", "pipelines", "upkeep")
+"""What a server does beside answering; each can be switched off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +39,15 @@ class ServerSettings:
         max_body_bytes: how large a request may be.
         allow: the functions that routes, pipelines and recoveries may call, as ``package.module:function``; what
             comes over HTTP or is found in the database can name no other.
+        sources: the error queues and dead-letter queues to read failures from, beside those they came from before.
+        route_files: files of routes that are added when it starts.
+        pipeline_files: files of the pipelines that it runs.
+        receivers: where the HTTP receivers of routes and pipelines listen: host and port.
+        ingest: whether it reads failures into the store.
+        operations: whether it works on operations.
+        routes: whether it runs the stored routes.
+        pipelines: whether it runs the pipelines.
+        upkeep: whether it looks for expired messages and idle queues.
     """
 
     listen: str = "127.0.0.1:8484"
@@ -40,14 +55,27 @@ class ServerSettings:
     hosts: tuple[str, ...] = ()
     max_body_bytes: int = 4_194_304
     allow: tuple[str, ...] = ()
+    sources: tuple[str, ...] = (ERROR_QUEUE,)
+    route_files: tuple[str, ...] = ()
+    pipeline_files: tuple[str, ...] = ()
+    receivers: str = "127.0.0.1:8080"
+    ingest: bool = True
+    operations: bool = True
+    routes: bool = True
+    pipelines: bool = True
+    upkeep: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("listen", "database"):
+        for name in ("listen", "database", "receivers"):
             if not isinstance(value := getattr(self, name), str) or not value:
                 raise InvalidSetting(name, value, "must be a text")
         number.whole("max_body_bytes", self.max_body_bytes, 1_024)
-        for name in ("hosts", "allow"):
+        for name in ("hosts", "allow", "sources", "route_files", "pipeline_files"):
             object.__setattr__(self, name, _texts(name, getattr(self, name)))
+        for name in PARTS:
+            number.flag(name, getattr(self, name))
+        for name in ("listen", "receivers"):
+            listener.host_and_port(getattr(self, name), name)
 
 
 def _texts(name: str, value: object) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What every request and every answer of the API passes through: the largest body, and what has not changed.
+"""What every answer of the API passes through: an answer that the client has already is not sent again.
 
-A request with a body that is too large is refused before it is read. An answer to a question has an ``ETag``, a digest
-of what it says; if the client has that already (``If-None-Match``), it gets 304 and no body.
+An answer to a question has an ``ETag``, a digest of what it says; if the client has that already (``If-None-Match``),
+it gets 304 and no body.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -11,9 +11,6 @@ from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
-
-from redrive.server import problems
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -22,43 +19,6 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SMALLEST_COMPRESSED: Final = 1_024
 """A smaller answer is sent as it is: compressing it costs more than it saves."""
-
-
-class LimitedBodies:
-    """Refuses requests that are too large.
-
-    Args:
-        app: what comes next.
-        most: how many bytes a body may have.
-    """
-
-    def __init__(self, app: App, most: int) -> None:
-        self._app, self._most = app, most
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        said = Headers(scope=scope).get("content-length", "")
-        if said.isascii() and said.isdecimal() and (len(said) > len(str(self._most)) or int(said) > self._most):
-            await problems.answer(problems.framework_problem(413, self._problem))(scope, receive, send)
-            return
-        read = 0
-
-        async def limited() -> MutableMapping[str, Any]:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > self._most:  # it did not say so before
-                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._problem)
-            return message
-
-        await self._app(scope, limited, send)
-
-    @property
-    def _problem(self) -> str:
-        return f"a request may have {self._most:,} bytes"
 
 
 class Unchanged:
