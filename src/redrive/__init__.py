@@ -16,6 +16,7 @@ __all__ = [
     "__version__",
     "connect",
     "connect_blocking",
+    "open_history",
     "open_pipeline",
     "open_pipelines",
     "open_recovery",
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from redrive.wiring import (
         connect,
         connect_blocking,
+        open_history,
         open_pipeline,
         open_pipelines,
         open_recovery,

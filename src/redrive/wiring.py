@@ -9,16 +9,25 @@ from redrive.broker import BlockingBroker, Broker
 from redrive.broker.port import Database, ability, find_ability
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.clock import Clock, system_clock
-from redrive.engines.registry import engine_at, ledger_in, pipeline_ledger_in, route_ledger_in
+from redrive.engines.registry import engine_at, history_ledger_in, ledger_in, pipeline_ledger_in, route_ledger_in
 from redrive.retry import Policy, Retry
 from redrive.telemetry import Event
 
 if TYPE_CHECKING:  # a program that only sends and receives does not load recovery
+    from redrive.history import History
     from redrive.pipeline import OpenPipeline, Pipeline, PipelinePlan, Pipelines
     from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
     from redrive.routes import Routes
 
-__all__ = ["connect", "connect_blocking", "open_pipeline", "open_pipelines", "open_recovery", "open_routes"]
+__all__ = [
+    "connect",
+    "connect_blocking",
+    "open_history",
+    "open_pipeline",
+    "open_pipelines",
+    "open_recovery",
+    "open_routes",
+]
 
 
 def connect(
@@ -116,6 +125,17 @@ def open_recovery(
         on_event=on_event,
     )
     return BlockingRecovery(recovery, broker) if isinstance(broker, BlockingBroker) else recovery
+
+
+def open_history(broker: Broker) -> "History":
+    """Return the history of a broker, to be entered with ``async with``.
+
+    Args:
+        broker: where the queues and the history are; it must be open by then.
+    """
+    from redrive.history import History
+
+    return History(broker, history_ledger_in(ability(broker.engine, Database), is_shared=True))
 
 
 def open_routes(broker: Broker) -> "Routes":

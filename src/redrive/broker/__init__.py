@@ -4,7 +4,7 @@
 Peek-lock queues: a received message is locked, not gone. Settle it, or it is delivered again.
 """
 
-from redrive.broker import headers, parents, port, rules, spans, topics, views
+from redrive.broker import headers, parents, port, rules, spans, tallies, topics, views
 from redrive.broker.blocking import BlockingBroker, BlockingDelivery, BlockingSession
 from redrive.broker.broker import Broker
 from redrive.broker.bulk import Resubmitted, Stayed
@@ -90,6 +90,7 @@ __all__ = [
     "source_queue",
     "spans",
     "subscription_queue",
+    "tallies",
     "topics",
     "views",
 ]

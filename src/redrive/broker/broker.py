@@ -2,7 +2,6 @@
 """The broker: queues and messages as a program uses them. Every change is a list of effects that the engine applies."""
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
@@ -36,6 +35,7 @@ from redrive.broker.port import (
     OpenTransactions,
     QueueInfo,
     Sessions,
+    Tallying,
     TopicInfo,
     Topics,
     ability,
@@ -43,15 +43,14 @@ from redrive.broker.port import (
     find_ability,
 )
 from redrive.broker.retry_engine import retrying
+from redrive.broker.rounds import Rounds
 from redrive.broker.session import Session
 from redrive.broker.settings import QueueOptions, TopicOptions, check_max_messages
 from redrive.broker.topics import RuleLike, check_subscription
-from redrive.clock import Clock, pause, system_clock, utc
-from redrive.errors import RedriveError, UsageError
+from redrive.clock import Clock, system_clock, utc
+from redrive.errors import UsageError
 from redrive.retry import Policy, Retry
 from redrive.telemetry import is_traced
-
-_logger = logging.getLogger("redrive.broker")
 
 
 class Broker:
@@ -106,7 +105,8 @@ class Broker:
         await self._port.open()
         self._opened_by, self._is_closed = os.getpid(), False
         if (engine := find_ability(self._port, Maintenance)) is not None:
-            self._upkeep = asyncio.create_task(self._keep_up(engine), name="redrive-upkeep")
+            rounds = Rounds(engine, find_ability(self._port, Tallying), self._clock, self._upkeep_every)
+            self._upkeep = asyncio.create_task(rounds.run(), name="redrive-upkeep")
 
     async def close(self) -> None:
         """Finish what was accepted, and disconnect; in a process that was forked since, do nothing."""
@@ -380,17 +380,6 @@ class Broker:
         if not isinstance(at, datetime):
             return utc(self._clock.time() + duration.seconds("at", at, zero=True))
         return instant.in_utc("at", at)
-
-    async def _keep_up(self, engine: Maintenance) -> None:
-        while True:
-            try:
-                done = await engine.upkeep()
-            except RedriveError as error:
-                _logger.warning("upkeep failed and will be tried again: %s", error)
-            else:
-                if not done.is_finished:
-                    continue
-            await pause(self._clock, self._upkeep_every)
 
     async def messages(self, queue: str, *, max_messages: int = 100) -> AsyncIterator[Delivery]:
         """Receive messages one after another until none is ready."""

@@ -10,7 +10,7 @@ get out. Time is the engine's own business: locks, due times and expiry are deci
 Pure: no I/O, no clock, no randomness; those who implement it have them.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -30,6 +30,7 @@ from redrive.broker.effects import (
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, HeaderValue, Lock, Message, Received, unsealed
 from redrive.broker.settings import QueueSettings, TopicSettings
+from redrive.broker.tallies import Key
 from redrive.broker.topics import Rule, TopicInfo
 from redrive.errors import NotSupported
 
@@ -62,6 +63,7 @@ __all__ = [
     "Sessions",
     "SetSessionState",
     "State",
+    "Tallying",
     "TopicInfo",
     "TopicSettings",
     "Topics",
@@ -254,6 +256,18 @@ class Maintenance(Protocol):
         ...
 
 
+class Tallying(Protocol):
+    """A store that keeps a history: it adds up what was counted, and stores it by the minute."""
+
+    def tally(self, counts: Mapping[Key, int]) -> None:
+        """Count what was done. It is kept in memory, and stored with the next ``flush_tallies``."""
+        ...
+
+    async def flush_tallies(self) -> None:
+        """Store what was counted, here and by the engine itself. It is to be called about once a second."""
+        ...
+
+
 class Database(Protocol):
     """A SQL database that also holds tables of others: of recovery's ledger, and of the user.
 
@@ -326,6 +340,7 @@ _FEATURES: Final[dict[type, str]] = {
     Deferral: "deferred messages",
     Browsing: "looking at messages without receiving them (peek)",
     Maintenance: "upkeep",
+    Tallying: "a history",
     Topics: "topics",
     Database: "SQL of your own in its transaction (inside=)",
     OpenTransactions: "joining a transaction that you have opened (within=); give your part as inside=",

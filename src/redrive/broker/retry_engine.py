@@ -5,7 +5,7 @@ Only what is certain not to have been done is done again. Engines promise that f
 with it was rolled back, unless the error says that it ``may_be_done``.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from redrive.broker.port import (
     QueueInfo,
     Rule,
     Sessions,
+    Tallying,
     TopicInfo,
     Topics,
     TopicSettings,
@@ -30,6 +31,7 @@ from redrive.broker.port import (
     find_ability,
 )
 from redrive.broker.settings import QueueSettings
+from redrive.broker.tallies import Key
 from redrive.clock import Clock
 from redrive.errors import AttemptTimeout, EngineUnavailable, StorageDamaged, StorageReadOnly
 from redrive.retry import Policy, Retry, current_attempt, retry
@@ -232,6 +234,16 @@ class _SingleMaintenance(RetryingEngine):
         return done
 
 
+class _SingleTallying(RetryingEngine):
+    def tally(self, counts: Mapping[Key, int]) -> None:
+        """Count what was done."""
+        self._inner.tally(counts)
+
+    async def flush_tallies(self) -> None:
+        """Store what was counted; it comes round again by itself."""
+        await self._inner.flush_tallies()
+
+
 class _SingleDatabase(RetryingEngine):
     """A database's verbs, made once: what runs in them is not ours to repeat."""
 
@@ -267,6 +279,7 @@ _PARTS: dict[type, type[RetryingEngine]] = {
     Browsing: _RetryingBrowsing,
     Topics: _RetryingTopics,
     Maintenance: _SingleMaintenance,
+    Tallying: _SingleTallying,
     Database: _SingleDatabase,
     OpenTransactions: _SingleOpenTransactions,
 }

@@ -10,6 +10,7 @@ from redrive.clock import Clock
 from redrive.errors import MissingExtra
 
 if TYPE_CHECKING:  # a program that only sends and receives does not load the other layers
+    from redrive.history import HistoryLedger
     from redrive.pipeline.ledger import PipelineLedger
     from redrive.recovery import Ledger
     from redrive.routes.ledger import RouteLedger
@@ -69,6 +70,18 @@ def pipeline_ledger_in(database: Database, *, is_shared: bool) -> "PipelineLedge
     from redrive.engines.sql.pipeline.ledger import SqlPipelineLedger
 
     return SqlPipelineLedger(database, is_shared=is_shared)
+
+
+def history_ledger_in(database: Database, *, is_shared: bool) -> "HistoryLedger":
+    """Return the history in a database.
+
+    Args:
+        database: where it is.
+        is_shared: whether others open and close the database.
+    """
+    from redrive.engines.sql.history.ledger import SqlHistoryLedger
+
+    return SqlHistoryLedger(database, is_shared=is_shared)
 
 
 def _sqlite(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engine:

@@ -39,7 +39,7 @@ from redrive.routes.filters.split import SplitFilter as split
 from redrive.routes.filters.transform import TransformFilter as transform
 from redrive.routes.filters.ttl import TtlFilter as ttl
 from redrive.routes.filters.unwrap import UnwrapFilter as unwrap
-from redrive.routes.infos import RouteInfo
+from redrive.routes.infos import RouteInfo, queues_by_route, route_label
 from redrive.routes.kinds import add_kind
 from redrive.routes.leg_step import LegStep
 from redrive.routes.outcomes import (
@@ -150,9 +150,11 @@ __all__ = [
     "match",
     "metric",
     "python",
+    "queues_by_route",
     "read_routes",
     "regex",
     "route",
+    "route_label",
     "sample",
     "setting",
     "split",

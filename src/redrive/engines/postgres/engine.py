@@ -8,7 +8,7 @@ decides locks, due times and expiry, so that machines whose clocks differ agree.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -30,16 +30,18 @@ from redrive.broker.port import (
     Upkeep,
 )
 from redrive.broker.rules import LOCKED_STATES, dead_letter_queue
+from redrive.broker.tallies import COMPLETED, QUEUE, SENT, Key
 from redrive.broker.topics import subscription_queue
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
+from redrive.engines.history_upkeep import HistoryUpkeep
 from redrive.engines.postgres import errors
 from redrive.engines.postgres.busy_rows import Holders, There
 from redrive.engines.postgres.connections import PLANNED, TRIES, Connections, Theirs, is_lost
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import check_session_id
-from redrive.engines.postgres.groups import Groups
+from redrive.engines.postgres.groups import AfterGroup, Groups
 from redrive.engines.postgres.notify import Listener
 from redrive.engines.postgres.outbox import call_within
 from redrive.engines.postgres.queues import (
@@ -130,7 +132,9 @@ class PostgresEngine:
         self._tidying = Tidying(self._database)
         self._holders = Holders(self._database)
         self._giving_back: set[asyncio.Future[None]] = set()
-        shared = self._database, self._queues, self._tidying, self._giving_back, self._tell
+        self._history = HistoryUpkeep(self)
+        done = AfterGroup(self._tell, self._history.tallies.add)
+        shared = self._database, self._queues, self._tidying, self._giving_back, done
         self._groups = Groups(*shared)
         self._script_groups = ScriptGroups(*shared)
         self._script_groups.make_driver = self._driver
@@ -169,6 +173,7 @@ class PostgresEngine:
             await lane.finish()
         while self._giving_back or self._under_way:  # what is under way may find that its caller has left
             await asyncio.gather(*self._giving_back, *self._under_way, return_exceptions=True)
+        await self._history.finish()
         await self._holders.close()
         await self._listener.close()
         await self._groups.let_go(is_good=True)
@@ -278,6 +283,7 @@ class PostgresEngine:
             queues = {name: self._queues.get(name) for name in needed}
             done = await call_within(connection, self._database, self._listener.channel, effects, queues)
             if done is not None:
+                self._history.tallies.add(_counted(effects, done, queues))
                 await self._note_use(queues.values())
                 return done
         raise EngineBusy(f"{self._database.where}: queues are being changed all the time")
@@ -412,7 +418,16 @@ class PostgresEngine:
         done = await self._tidying.tidy(min(stored.bounded(limit), MOST_AT_ONCE))
         if done.queues_deleted:
             self._queues.forget_all()
+        await self._history.round()
         return done
+
+    def tally(self, counts: Mapping[Key, int]) -> None:
+        """Count what was done."""
+        self._history.tallies.add(counts)
+
+    async def flush_tallies(self) -> None:
+        """Store what was counted."""
+        await self._history.tallies.flush()
 
     async def wait(self, queue: str, seconds: float) -> None:
         """Wait for a hint that something may be ready; not so long that an idle queue could be deleted meanwhile."""
@@ -454,6 +469,7 @@ class PostgresEngine:
 
         result = await self._database.transaction(run)
         self._wake(stores[-1].woken)
+        self._history.tallies.add(stores[-1].counted)
         return result
 
     async def _lock_alone(self, do: Callable[[Store], Awaitable[T]]) -> T:
@@ -518,6 +534,17 @@ class PostgresEngine:
         else:
             ready = None
         return [*(ready or ()), *(due or ())], None if left is None else began + left
+
+
+def _counted(effects: Sequence[Effect], done: Sequence[EffectResult], queues: Mapping[str, Queue]) -> dict[Key, int]:
+    """Return what was done in a transaction of the user's; whether the user commits it is not known."""
+    counts: dict[Key, int] = {}
+    for effect, result in zip(effects, done, strict=True):
+        queue = queue_of(effect)
+        if isinstance(effect, Complete) or (result is not None and queues[queue].topic is None):
+            key = QUEUE, queue, COMPLETED if isinstance(effect, Complete) else SENT
+            counts[key] = counts.get(key, 0) + 1
+    return counts
 
 
 def _check_schema(schema: str) -> None:

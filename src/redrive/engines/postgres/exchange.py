@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
 """Turns a group of frequent requests into one call of the database."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from redrive.broker import rules
+from redrive.broker import rules, tallies
 from redrive.broker.port import Complete, Lock, Received, Send, State
+from redrive.broker.tallies import Key
 from redrive.engines import stored
 from redrive.engines.distribution import deal
 from redrive.engines.fan_out import Recipient, Topic, recipients_of
@@ -18,6 +20,8 @@ from redrive.errors import InvalidMessage, RedriveError, SessionRequired
 
 _PLACE, _DUE, _DELIVERY_COUNT, _SEQUENCE, _MESSAGE = 0, 1, 2, 3, slice(3, 10)
 """The columns of what was received."""
+
+_REMOVED_FROM = itemgetter(2)
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _LONGEST_SESSION_BYTES = 2_000
@@ -80,6 +84,9 @@ def _row(effect: Send, queue: Queue, properties: str | None, number: int) -> Out
         message.body,
         number=number,
     )
+
+
+_SENT_TO = attrgetter("queue", "legs", "leg_from", "dead_letter")
 
 
 @dataclass(slots=True)
@@ -199,6 +206,24 @@ class OutgoingRows:
     def count(self) -> int:
         """How many numbers the messages need, those of legs included."""
         return self.rows[-1].number + self.rows[-1].legs if self.rows else 0
+
+    def counted(self, sequences: Sequence[int | None]) -> dict[Key, int]:
+        """Return what was sent, for the history, by the numbers that the rows got; a duplicate got none."""
+        counts: dict[Key, int] = {}
+        rows = self.rows
+        if None in sequences:
+            rows = [row for row, sequence in zip(rows, sequences, strict=True) if sequence is not None]
+        for (number, legs, leg_from, why), count in Counter(map(_SENT_TO, rows)).items():
+            for queue in (number, *self.leg_queues[leg_from : leg_from + legs]):
+                key = self._key(queue, is_dead=why is not None)
+                counts[key] = counts.get(key, 0) + count
+        return counts
+
+    def _key(self, number: int, *, is_dead: bool) -> Key:
+        if not is_dead:
+            return tallies.QUEUE, self.queues[number].name, tallies.SENT
+        source = next(queue.name for queue in self.queues.values() if queue.dead == number)
+        return tallies.QUEUE, source, tallies.DEAD
 
     def cut(self, rows: int, unmatched: int) -> None:
         """Forget what was added since there were so many."""
@@ -379,6 +404,23 @@ class Exchange:
             received = [self._received(row, place) for row in rows]
             for receiver, hand in zip(place.asks, deal(received, [each.limit for each in place.asks]), strict=True):
                 receiver.give(hand)
+
+    def counted(self, sequences: Sequence[int | None], found: Sequence[stored.Row]) -> dict[Key, int]:
+        """Return what was done, for the history; from what ``give`` is given."""
+        counts = self._outgoing.counted(sequences) if sequences else {}
+        for number, count in Counter(map(_REMOVED_FROM, self._removals)).items():
+            counts[tallies.QUEUE, self.queues[number].name, tallies.COMPLETED] = count
+        for number, place in enumerate(self._places.values(), 1) if found else ():
+            rows = self._rows_of(number, found)
+            name = place.queue.name
+            done = {tallies.DELIVERED: len(rows)}
+            done[tallies.REDELIVERED] = sum([row[_DELIVERY_COUNT] > 1 for row in rows])
+            if place.delete:
+                done[tallies.COMPLETED] = len(rows)
+            for metric, count in done.items():
+                key = tallies.QUEUE, name, metric
+                counts[key] = counts.get(key, 0) + count
+        return counts
 
     def _rows_of(self, place: int, found: Sequence[stored.Row]) -> Sequence[stored.Row]:
         return found if len(self._places) == 1 else [row for row in found if row[_PLACE] == place]

@@ -7,11 +7,12 @@ is certain.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from redrive.broker.port import Lock
+from redrive.broker.tallies import Key
 from redrive.engines import stored
 from redrive.engines.postgres import errors
 from redrive.engines.postgres.connections import Again, Connections, is_lost
@@ -37,6 +38,18 @@ class Refused(Exception):
         self.reason = reason
 
 
+class AfterGroup(NamedTuple):
+    """What follows a group that is committed.
+
+    Attributes:
+        tell: is called with the names of the queues in which a message has become ready.
+        add_up: is called with what the group has done, for the history.
+    """
+
+    tell: Callable[[set[str]], None]
+    add_up: Callable[[Mapping[Key, int]], None]
+
+
 class Groups:
     """Runs requests in groups, one group after another, on a connection of its own.
 
@@ -45,7 +58,7 @@ class Groups:
         queues: the queues as this process knows them.
         tidying: knows where a receive starts to scan.
         giving_back: what a group waits for before it begins: tasks that give messages back to their queue.
-        tell: is called with the names of the queues in which a message has become ready.
+        after: what follows a group.
 
     Attributes:
         tokens: what locks are known by.
@@ -58,7 +71,7 @@ class Groups:
         queues: Queues,
         tidying: Tidying,
         giving_back: set[asyncio.Future[None]],
-        tell: Callable[[set[str]], None],
+        after: AfterGroup,
     ) -> None:
         self.tokens = count(secrets.randbits(62))  # no other process has begun anywhere near
         self.uses = Uses(database.clock)
@@ -66,7 +79,7 @@ class Groups:
         self._queues = queues
         self._tidying = tidying
         self._giving_back = giving_back
-        self._tell = tell
+        self._after = after
         self._lane: Lane[Any] = Lane(self._run)
         self._connection: Any = None
         self.exchange_sql = database.sql(_EXCHANGE)
@@ -155,8 +168,9 @@ class Groups:
 
     def _deliver(self, exchange: Exchange, sequences: Sequence[int | None], found: Sequence[Any]) -> None:
         exchange.give(sequences, found)
+        self._after.add_up(exchange.counted(sequences, found))
         if exchange.woken:
-            self._tell(exchange.woken)
+            self._after.tell(exchange.woken)
 
     async def _find_out(self, exchange: Exchange, number: int, error: BaseException) -> None:
         """Find out whether a group whose call failed was committed, and answer its callers; raise if it was not."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from redrive.broker import rules
+from redrive.broker import rules, tallies
 from redrive.broker.port import (
     Abandon,
     Cancel,
@@ -26,6 +26,7 @@ from redrive.broker.port import (
     SetSessionState,
     State,
 )
+from redrive.broker.tallies import Key
 from redrive.clock import utc
 from redrive.engines import stored
 from redrive.engines.postgres.connections import Connections
@@ -49,15 +50,27 @@ class Store:
         database: whose they are.
         connection: the transaction's connection.
         woken: the names of queues in which something has become ready.
+        counted: what it has done so far, for the history.
     """
 
     database: Connections
     connection: Connection
     woken: set[str] = field(default_factory=set[str])
+    counted: dict[Key, int] = field(default_factory=dict[Key, int])
 
     @property
     def _now(self) -> float | None:
         return self.database.now
+
+    def _count(self, queue: str, metric: str, count: int = 1) -> None:
+        key = tallies.QUEUE, queue, metric
+        self.counted[key] = self.counted.get(key, 0) + count
+
+    def _count_delivered(self, queue: str, before: Sequence[int]) -> None:
+        """Count deliveries of messages that have had so many before."""
+        if before:
+            self._count(queue, tallies.DELIVERED, len(before))
+            self._count(queue, tallies.REDELIVERED, sum(count > 0 for count in before))
 
     async def _execute(self, text: str, *values: object) -> int:
         """Run a statement; return how many rows it changed."""
@@ -96,6 +109,7 @@ class Store:
                 return await self._send(effect)
             case Complete(lock):
                 await self._need(lock, f"DELETE FROM @.messages m USING @.queues q WHERE {_GOOD}")
+                self._count(lock.queue, tallies.COMPLETED)
             case Abandon():
                 await self._abandon(effect)
             case Defer(lock, headers):
@@ -129,6 +143,8 @@ class Store:
             *outgoing.columns(),
         )
         self.woken |= outgoing.woken
+        for (_, name, metric), count in outgoing.counted(row[0] or []).items():
+            self._count(name, metric, count)
         for queue in outgoing.used:
             await self.touch(queue)
         return numbers_of(row[0] or [], [taken])[0]
@@ -200,6 +216,7 @@ class Store:
             self._now,
             count,
         )
+        self._count(effect.lock.queue, tallies.ABANDONED)
         if after == State.READY:
             self.woken.add(effect.lock.queue)
 
@@ -218,6 +235,7 @@ class Store:
             lock.sequence,
             why,
         )
+        self._count(lock.queue, tallies.DEAD)
         self.woken.add(rules.dead_letter_queue(lock.queue))
 
     async def _cancel(self, effect: Cancel) -> None:
@@ -283,6 +301,7 @@ class Store:
             await self._execute("SELECT @.put_away(@.instant($1), $2)", self._now, spent)
             return MessageNotFound(name, missing, "deferred")
         await self.touch(queue.id)
+        self._count_delivered(name, [found[number]["delivery_count"] for number in sequences])
         return await self._lock_rows(queue, [found[number] for number in sequences], token)
 
     async def _release_deferred(self, queue: Queue, wanted: Sequence[int]) -> None:
@@ -396,6 +415,8 @@ class Store:
             rows = await self._rows(
                 f"DELETE FROM @.messages m WHERE m.ctid = ANY ($1) RETURNING {COLUMNS}, m.delivery_count + 1", chosen
             )
+            self._count_delivered(queue.name, [one[7] - 1 for one in rows])
+            self._count(queue.name, tallies.COMPLETED, len(rows))
             return [stored.received(tuple(one)[:7], queue.name, State.READY, one[7]) for one in sorted(rows)]
         rows = await self._rows(
             "UPDATE @.messages m SET state = 2, due = $2, token = $3, delivery_count = m.delivery_count + 1"
@@ -404,6 +425,7 @@ class Store:
             until,
             token,
         )
+        self._count_delivered(queue.name, [one[7] - 1 for one in rows])
         return [
             stored.received(
                 tuple(one)[:7],

@@ -12,7 +12,7 @@ import os
 import random
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
@@ -35,9 +35,11 @@ from redrive.broker.port import (
     TopicSettings,
     Upkeep,
 )
+from redrive.broker.tallies import Key
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
+from redrive.engines.history_upkeep import HistoryUpkeep
 from redrive.engines.sql.runner import run_sqlite
 from redrive.engines.sql.script import Script, Together
 from redrive.engines.sqlite import errors, rows
@@ -116,6 +118,8 @@ class SqliteEngine:
         self._is_synced = True
         self._seen_version = -1
         self._woken: set[str] = set()
+        self._counted: dict[Key, int] = {}
+        self._history = HistoryUpkeep(self)
         self._giving_back: set[asyncio.Future[None]] = set()
 
     @property
@@ -176,6 +180,7 @@ class SqliteEngine:
         while self._giving_back:
             await asyncio.wait(self._giving_back)
             await self._writer.finish()
+        await self._history.finish()
         parts = self._detached()  # from now on a call raises that the engine is closed, and does not use these parts
         await self._writer.close()
         try:
@@ -301,7 +306,17 @@ class SqliteEngine:
             self._place.check_all()
         waited_for = self._hints.queues
         most = stored.bounded(limit)
-        return await self._other(lambda store, now: _upkeep(store, now, most, waited_for))
+        done = await self._other(lambda store, now: _upkeep(store, now, most, waited_for))
+        await self._history.round()
+        return done
+
+    def tally(self, counts: Mapping[Key, int]) -> None:
+        """Count what was done."""
+        self._history.tallies.add(counts)
+
+    async def flush_tallies(self) -> None:
+        """Store what was counted."""
+        await self._history.tallies.flush()
 
     async def wait(self, queue: str, seconds: float) -> None:
         """Wait for a hint that something may be ready; not so long that an idle queue could be deleted meanwhile."""
@@ -408,6 +423,7 @@ class SqliteEngine:
         if self._place is not None and any(request.needs_sync for request in group):
             self._place.check()  # after the commit: a file that is gone by now may have been gone before it
         self._woken |= store.woken
+        self._counted, store.counted = store.counted, {}
         for request in group:
             if isinstance(request.error, sqlite3.Error) and not request.is_the_users:
                 request.error = errors.translated(request.error, self._path)
@@ -484,6 +500,9 @@ class SqliteEngine:
         return part
 
     def _after_group(self) -> None:
+        if self._counted:
+            counted, self._counted = self._counted, {}
+            self._history.tallies.add(counted)
         if self._woken:
             woken, self._woken = self._woken, set()
             self._hints.wake(woken)

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Messages on their way into the tables: rows are collected, and stored together."""
 
+import json
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
 
 from redrive.broker import rules
 from redrive.broker.port import Message, Send, State
@@ -25,6 +29,10 @@ _FULL = (
 )
 
 
+_QUEUE_OF = itemgetter(1)
+_QUEUES_OF = itemgetter(5)
+
+
 class OutgoingMessages:
     """The messages that one transaction stores.
 
@@ -45,9 +53,9 @@ class OutgoingMessages:
         self.sequence = sequence
         self.woken: set[str] = set()
         self.used: dict[int, QueueRow] = {}
-        self._plain: list[tuple[object, ...]] = []
-        self._shared: list[tuple[object, ...]] = []
-        self._full: list[tuple[object, ...]] = []
+        self._plain: list[tuple[Any, ...]] = []
+        self._shared: list[tuple[Any, ...]] = []
+        self._full: list[tuple[Any, ...]] = []
         self._bodies: list[tuple[int, bytes]] = []
         self._contents: list[tuple[int, bytes]] = []
         self._unmatched: list[tuple[int]] = []
@@ -220,6 +228,16 @@ class OutgoingMessages:
         )
         until = self._now + window
         return self._connection.execute(remember, (place, effect.message.id, until, self._now)).rowcount == 0
+
+    def sent_to(self) -> dict[int, int]:
+        """Return how many messages are stored in which queues, by the numbers of these."""
+        found = Counter(map(_QUEUE_OF, self._plain))
+        if self._full:
+            found.update(map(_QUEUE_OF, self._full))
+        for queues, count in Counter(map(_QUEUES_OF, self._shared)).items() if self._shared else ():
+            for queue in json.loads(queues):
+                found[queue] += count
+        return found
 
     def store(self) -> None:
         """Store all rows; those that are ready now and never expire take a shorter statement."""

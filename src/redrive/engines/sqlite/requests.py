@@ -24,6 +24,7 @@ from redrive.broker.port import (
     SessionLock,
     SetSessionState,
 )
+from redrive.broker.tallies import Key
 from redrive.engines import stored
 from redrive.engines.distribution import deal
 from redrive.engines.sql.runner import run_sqlite
@@ -169,6 +170,7 @@ def run_group(store: Store, group: Sequence[Any], now: float) -> None:
 def _run_together(store: Store, scripted: Sequence[ApplyRequest | ScriptRequest], now: float) -> bool:
     """Run scripts, and the effects that go with them, together; False, and nothing is done, if one of them fails."""
     store.connection.execute("SAVEPOINT together")
+    counted = dict(store.counted)
     try:
         begun = [request.script() for request in scripted if request.script is not None]
         results = run_sqlite_together(store.connection, begun, now)
@@ -176,7 +178,7 @@ def _run_together(store: Store, scripted: Sequence[ApplyRequest | ScriptRequest]
     except Exception as error:
         if _is_faulty(store, error):
             raise
-        _undo(store, "together")
+        _undo(store, "together", counted)
         return False
     store.connection.execute("RELEASE together")
     for request, result in zip(scripted, results, strict=True):
@@ -185,8 +187,9 @@ def _run_together(store: Store, scripted: Sequence[ApplyRequest | ScriptRequest]
     return True
 
 
-def _undo(store: Store, savepoint: str) -> None:
+def _undo(store: Store, savepoint: str, counted: dict[Key, int]) -> None:
     store.connection.execute(f"ROLLBACK TO {savepoint}")
+    store.counted = counted
     store.queues.forget()  # what was undone may have changed them; numbers it used stay unused
     store.queues.refresh(store.connection)
     store.connection.execute(f"RELEASE {savepoint}")
@@ -204,13 +207,14 @@ def run_one_by_one(store: Store, group: Sequence[Any], now: float) -> None:
 def run_alone(store: Store, request: Any, now: float) -> None:  # noqa: ANN401 - a request of any kind
     """Run one request so that its failure does not affect the others."""
     store.connection.execute("SAVEPOINT alone")
+    counted = dict(store.counted)
     try:
         request.result = request.run(store, now)
     except BaseException as error:
         request.error = error  # also if it ends the transaction for all: then the other callers get another error
         if _is_faulty(store, error):
             raise
-        _undo(store, "alone")
+        _undo(store, "alone", counted)
         return
     store.connection.execute("RELEASE alone")
 

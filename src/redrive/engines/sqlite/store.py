@@ -4,11 +4,12 @@
 import math
 import secrets
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
-from redrive.broker import rules
+from redrive.broker import rules, tallies
 from redrive.broker.port import (
     Abandon,
     Cancel,
@@ -57,12 +58,14 @@ class Store:
         connection: where they are.
         queues: the queues they are in.
         woken: the names of queues in which something has become ready since the transaction began.
+        counted: what the transaction has done so far, for the history.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.queues = Queues()
         self.woken: set[str] = set()
+        self.counted: dict[tallies.Key, int] = {}
         self._tokens = count(secrets.randbits(62))  # no other process has begun anywhere near
         self._data_version = -1
         self._last_sequence = 0
@@ -72,6 +75,7 @@ class Store:
     def begin(self, now: float) -> None:
         """Read, at the start of a transaction, what is kept in memory, if another connection has changed it."""
         self.woken.clear()
+        self.counted = {}
         self.queues.is_changed = False
         (data_version,) = self.connection.execute("PRAGMA data_version").fetchone()
         if data_version != self._data_version:
@@ -88,8 +92,13 @@ class Store:
         """Learn everything anew next time: a transaction was undone."""
         self._data_version = -1
         self.queues.forget()
+        self.counted = {}
         if self._has_shortened:
             self._last_now = math.inf
+
+    def _count(self, queue: str, metric: str, n: int) -> None:
+        key = tallies.QUEUE, queue, metric
+        self.counted[key] = self.counted.get(key, 0) + n
 
     # --- sending
 
@@ -111,6 +120,12 @@ class Store:
         self.woken |= outgoing.woken
         for queue in outgoing.used.values():
             self._touch(queue, now)
+        for number, sent in outgoing.sent_to().items():
+            to = self.queues.by_id(number)
+            if to.dead_id == number:  # no subscription gets it
+                self._count(rules.source_queue(to.name), tallies.DEAD, sent)
+            else:
+                self._count(to.name, tallies.SENT, sent)
         return outcomes
 
     def cancel(self, effect: Cancel, now: float) -> None:
@@ -138,6 +153,8 @@ class Store:
             if any(stored.storable(one) != one for key in keys for one in key[:2]):
                 return False  # a token or a number that no lock of ours has
             raise
+        for queue, done in Counter([lock.queue for lock in locks]).items():
+            self._count(queue, tallies.COMPLETED, done)
         return deleted == len(keys)
 
     def abandon(self, effect: Abandon, now: float) -> None:
@@ -155,6 +172,7 @@ class Store:
             "UPDATE redrive_messages SET state = ?, due = ?, token = NULL, delivery_count = ? WHERE sequence = ?",
             (after, now + effect.delay if effect.delay > 0 else None, count, effect.lock.sequence),
         )
+        self._count(queue.name, tallies.ABANDONED, 1)
         if after == State.READY:
             self.woken.add(queue.name)
 
@@ -193,8 +211,10 @@ class Store:
             raise LockLost(lock.queue, lock.sequence)
         return queue, *found
 
-    def _bury(self, queue: QueueRow, sequences: Iterable[int], reason: str, description: str) -> None:
+    def _bury(self, queue: QueueRow, sequences: Sequence[int], reason: str, description: str) -> None:
         """Make messages dead letters. They keep their numbers, stay for ever, and are counted anew."""
+        if sequences:
+            self._count(queue.name, tallies.DEAD, len(sequences))
         why = stored.dead_letter_json(reason, description, rules.source_queue(queue.name))
         self.connection.executemany(
             "UPDATE redrive_messages SET queue = ?, state = 0, due = NULL, token = NULL, delivery_count = 0,"
@@ -203,7 +223,7 @@ class Store:
         )
         self.woken.add(rules.dead_letter_queue(queue.name))
 
-    def _bury_over_delivered(self, queue: QueueRow, sequences: Iterable[int]) -> None:
+    def _bury_over_delivered(self, queue: QueueRow, sequences: Sequence[int]) -> None:
         text = rules.over_delivered_text(queue.settings.max_delivery_count)
         self._bury(queue, sequences, rules.MAX_DELIVERY_COUNT_EXCEEDED, text)
 
@@ -221,8 +241,14 @@ class Store:
             return []
         until = now + queue.settings.lock_duration if session is None else self._session_until(queue, session)
         token = next(self._tokens)
+        self._count_delivered(queue, found)
         self._mark_locked(queue, found, (until, token), now, session)
         return rows.locked(found, queue.name, State.LOCKED, token, until)
+
+    def _count_delivered(self, queue: QueueRow, found: Sequence[stored.Row]) -> None:
+        self._count(queue.name, tallies.DELIVERED, len(found))
+        if again := sum([row[rows.DELIVERY_COUNT] > 0 for row in found]):
+            self._count(queue.name, tallies.REDELIVERED, again)
 
     def fitting(self, queue: QueueRow, limit: int, max_bytes: int) -> int:
         """Return how many of the next messages fit into some bytes; one at least."""
@@ -260,6 +286,9 @@ class Store:
         """Take the next messages that are ready out of the queue for good."""
         found = self._next_live(queue, limit, now, session)
         self._drop([row[0] for row in found])
+        if found:
+            self._count_delivered(queue, found)
+            self._count(queue.name, tallies.COMPLETED, len(found))
         return rows.taken(found, queue.name)
 
     def _next_live(self, queue: QueueRow, limit: int, now: float, session: SessionLock | None) -> list[stored.Row]:
@@ -334,6 +363,7 @@ class Store:
             " WHERE sequence = ?",
             [(until, token, row[0]) for row in found],
         )
+        self._count_delivered(queue, found)
         self._touch(queue, now)
         return rows.locked(found, queue.name, State.DEFERRED_LOCKED, token, until)
 
@@ -544,6 +574,7 @@ class Store:
             self._bury(queue, sequences, rules.TTL_EXPIRED, rules.EXPIRED_TEXT)
         else:
             self._drop(sequences)
+            self._count(queue.name, tallies.EXPIRED, len(sequences))
 
     def forget_seen_ids(self, now: float, limit: int) -> None:
         """Forget message ids whose window is over."""

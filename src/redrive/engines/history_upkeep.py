@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""What upkeep does for the history: once a minute, one of many processes notes depths, and rolls old rows up."""
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from redrive.broker.port import Database, Engine
+from redrive.engines.sql.history import due
+from redrive.engines.tally_buffer import TallyBuffer
+from redrive.errors import RedriveError
+
+_ROUNDS = 50
+"""How many times in a minute rows are rolled up, a bounded number of them each time."""
+
+_logger = logging.getLogger("redrive.history")
+
+
+class HistoryEngine(Engine, Database, Protocol):
+    """An engine that is a database."""
+
+
+class HistoryUpkeep:
+    """The part of an engine that keeps its history.
+
+    Args:
+        engine: the engine.
+
+    Attributes:
+        tallies: what it has counted, and not stored yet.
+    """
+
+    def __init__(self, engine: HistoryEngine) -> None:
+        self._engine = engine
+        self._has_begun = False
+        self.tallies = TallyBuffer(engine.run)
+
+    async def round(self) -> None:
+        """Note the depths of all queues, if nobody has done so in this minute, and roll up what is old.
+
+        Not in an engine's first round: a program that sends one message and ends need not count all others.
+        """
+        await self.tallies.flush()
+        if not self._has_begun:
+            self._has_begun = True
+            return
+        engine = self._engine
+        if not await engine.look(due.is_due):
+            return
+        from redrive.engines.sql.history import rounds
+        from redrive.history import gauges_of
+
+        queues = await engine.inspect()
+        routes = await self._queues_of_routes()
+        gauges = gauges_of(queues, routes, await engine.look(due.time))
+        if await engine.run(lambda: rounds.note(gauges)):
+            for _ in range(_ROUNDS):
+                if await engine.run(rounds.roll_up):
+                    break
+
+    async def _queues_of_routes(self) -> dict[str, Sequence[str]]:
+        if not await self._engine.look(due.has_routes):
+            return {}
+        from redrive.engines.sql.routes import changes
+        from redrive.routes import queues_by_route
+
+        return queues_by_route(await self._engine.look(changes.routes))
+
+    async def finish(self) -> None:
+        """Store what was counted before the engine is closed; if that fails, it is lost, and the engine is closed."""
+        self._has_begun = False
+        try:
+            await self.tallies.flush()
+        except RedriveError as error:
+            _logger.warning("the last second of the history is lost: %s", error)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The history in SQL, written once for both databases."""

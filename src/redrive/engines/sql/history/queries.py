@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""What the history is asked, in SQL."""
+
+from collections.abc import Sequence
+
+from redrive.engines.sql.script import Script, Sql
+from redrive.history import metrics
+
+
+def numbers(topic: str, metric: str, start: int, name: str | None) -> Script[list[tuple[int, int]]]:
+    """Return when each stored span began since a time, and its number; of all names together if none is given."""
+    one = "" if name is None else " AND name = ?"
+    across = "max" if metrics.METRICS[metric].is_age else "sum"
+    rows = yield Sql(
+        f"SELECT began, {across}(n) AS n FROM @.tallies WHERE topic = ? AND metric = ? AND began >= ?{one}"
+        " GROUP BY began ORDER BY began",
+        [topic, metric, start, *([] if name is None else [name])],
+    )
+    return [(began, int(n)) for began, n in rows]
+
+
+def numbers_by_name(
+    topic: str, metric: str, start: int, names: Sequence[str] | None
+) -> Script[list[tuple[str, int, int]]]:
+    """Return the same for each name, or for some of them."""
+    some = "" if names is None else " AND name IN @texts"
+    rows = yield Sql(
+        f"SELECT name, began, n FROM @.tallies WHERE topic = ? AND metric = ? AND began >= ?{some}",
+        [topic, metric, start, *([] if names is None else [list(names)])],
+    )
+    return [(name, began, n) for name, began, n in rows]
+
+
+def totals(topic: str, start: int, end: int) -> Script[list[tuple[str, str, int]]]:
+    """Return what was counted of everything of a topic between two times: name, metric and number."""
+    rows = yield Sql(
+        "SELECT name, metric, sum(n) AS n FROM @.tallies WHERE topic = ? AND began >= ? AND began < ?"
+        " GROUP BY name, metric ORDER BY name, metric",
+        [topic, start, end],
+    )
+    return [(name, metric, int(n)) for name, metric, n in rows]
+
+
+def last_counted(topic: str, metric: str, start: int) -> Script[dict[str, int]]:
+    """Return, by name, when the last span began in which something was counted, if that was since a time."""
+    rows = yield Sql(
+        "SELECT name, max(began) AS began FROM @.tallies WHERE topic = ? AND metric = ? AND began >= ? GROUP BY name",
+        [topic, metric, start],
+    )
+    return dict(tuple(row) for row in rows)

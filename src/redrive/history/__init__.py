@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+"""The history of a store: what was sent, completed, redelivered, failed and recovered, minute by minute.
+
+Numbers are kept in the database, by the minute at first, later by the hour and by the day, so that there are charts
+without any other system.
+"""
+
+from redrive.history import metrics
+from redrive.history.buckets import Retention, TallyRow
+from redrive.history.gauges import Gauge, gauges_of
+from redrive.history.history import History, Rates
+from redrive.history.ledger import HistoryLedger
+from redrive.history.series import Point, Series
+
+__all__ = [
+    "Gauge",
+    "History",
+    "HistoryLedger",
+    "Point",
+    "Rates",
+    "Retention",
+    "Series",
+    "TallyRow",
+    "gauges_of",
+    "metrics",
+]

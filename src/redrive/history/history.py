@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""The history as a program uses it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from redrive import duration
+from redrive.broker import Broker, tallies
+from redrive.broker.port import Tallying, find_ability
+from redrive.clock import utc
+from redrive.history import metrics
+from redrive.history.buckets import HOUR, LONGEST_S, MINUTE, Retention, began_at
+from redrive.history.ledger import HistoryLedger
+from redrive.history.series import Point, Series, Span, filled, span_of
+
+_A_DAY_S = 24 * HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """How much happened to one thing a minute, lately.
+
+    Attributes:
+        name: which queue, route, destination or lane.
+        per_minute: how many a minute, by metric; what did not happen is not in it.
+    """
+
+    name: str
+    per_minute: dict[str, float]
+
+
+class History:
+    """What happened in a store, minute by minute. Made by ``redrive.open_history``; used with ``async with``.
+
+    Args:
+        broker: where the queues are; it must be open.
+        ledger: where the history is kept.
+    """
+
+    def __init__(self, broker: Broker, ledger: HistoryLedger) -> None:
+        self._broker = broker
+        self._ledger = ledger
+
+    async def __aenter__(self) -> Self:
+        await self._ledger.open()
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        await self._ledger.close()
+
+    @property
+    def ledger(self) -> HistoryLedger:
+        """Where the history is kept, for code that reads it in other ways."""
+        return self._ledger
+
+    async def flush(self) -> None:
+        """Store what this process has counted, so that it is seen at once; otherwise that takes about a second."""
+        if (tallying := find_ability(self._broker.engine, Tallying)) is not None:
+            await tallying.flush_tallies()
+
+    async def series(
+        self,
+        metric: str,
+        *,
+        topic: str = tallies.QUEUE,
+        name: str | None = None,
+        span: duration.Duration = _A_DAY_S,
+        step: duration.Duration | None = None,
+    ) -> Series:
+        """Return a number over time, a point for every step.
+
+        Args:
+            metric: what was counted (``sent``, ``completed``, ``failed``) or noted (``ready``, ``oldest_age``).
+            topic: of what kind of thing: ``queue``, ``group``, ``route``, ``destination``, ``lane`` or ``call``.
+            name: of which; None: of all of them together.
+            span: how long back from now.
+            step: how long a step is, in whole minutes; None: as fits the span.
+
+        Raises:
+            InvalidSetting: there is no such metric or topic, or the step does not fit.
+        """
+        about, found, chosen = metrics.check_topic(topic), metrics.metric(metric), await self._span(span, step)
+        rows = await self._ledger.numbers(about, found.name, chosen.start, name)
+        seen = await self._seen(chosen) if found.is_gauge else ()
+        points = filled(chosen, found, rows, seen)
+        return _series(chosen, points, metric=metric, topic=about, name=name)
+
+    async def series_by_name(
+        self,
+        metric: str,
+        *,
+        topic: str = tallies.QUEUE,
+        names: Sequence[str] | None = None,
+        span: duration.Duration = _A_DAY_S,
+        step: duration.Duration | None = None,
+    ) -> dict[str, Series]:
+        """Return a number over time for several things at once, by their names; of all that have any if none is given.
+
+        Args:
+            metric: what was counted or noted.
+            topic: of what kind of thing.
+            names: of which.
+            span: how long back from now.
+            step: how long a step is, in whole minutes; None: as fits the span.
+        """
+        about, found, chosen = metrics.check_topic(topic), metrics.metric(metric), await self._span(span, step)
+        listed = None if names is None else list(names)
+        rows = await self._ledger.numbers_by_name(about, found.name, chosen.start, listed)
+        seen = await self._seen(chosen) if found.is_gauge else ()
+        by_name: dict[str, list[tuple[int, int]]] = {name: [] for name in listed or ()}
+        for name, began, n in rows:
+            by_name.setdefault(name, []).append((began, n))
+        return {
+            name: _series(chosen, filled(chosen, found, each, seen), metric=metric, topic=about, name=name)
+            for name, each in sorted(by_name.items())
+        }
+
+    async def rates(self, topic: str = tallies.QUEUE, *, span: duration.Duration = 5 * MINUTE) -> list[Rates]:
+        """Return how much happened a minute, lately, to each thing to which something happened.
+
+        Args:
+            topic: what kind of thing.
+            span: how long back from now; the minute that it is now counts in part.
+        """
+        seconds = duration.seconds("span", span, longest=LONGEST_S)
+        now = await self._ledger.now()
+        start = began_at(now - seconds, MINUTE)
+        found: dict[str, dict[str, float]] = {}
+        for name, metric, n in await self._ledger.totals(metrics.check_topic(topic), start, int(now) + 1):
+            if metric not in metrics.GAUGES:
+                found.setdefault(name, {})[metric] = n * MINUTE / max(1.0, now - start)
+        return [Rates(name=name, per_minute=each) for name, each in sorted(found.items())]
+
+    async def retention(self) -> Retention:
+        """Return how long the history is kept."""
+        return await self._ledger.retention()
+
+    async def keep(self, retention: Retention) -> None:
+        """Say how long the history is kept from now on, by all processes."""
+        await self._ledger.keep(retention)
+
+    async def _span(self, span: duration.Duration, step: duration.Duration | None) -> Span:
+        seconds = duration.seconds("span", span, longest=LONGEST_S)
+        wanted = None if step is None else duration.seconds("step", step, longest=LONGEST_S)
+        return span_of(await self._ledger.now(), seconds, wanted, await self._ledger.retention())
+
+    async def _seen(self, span: Span) -> list[int]:
+        """Return the starts of the stored spans in which depths were noted."""
+        return [began for began, _ in await self._ledger.numbers(metrics.STORE, metrics.GAUGED, span.start, "")]
+
+
+def _series(span: Span, points: tuple[Point, ...], *, metric: str, topic: str, name: str | None) -> Series:
+    start, end = utc(span.start), utc(span.end)
+    return Series(metric=metric, topic=topic, name=name, start=start, end=end, step_s=span.step, points=points)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""The port for the history's store, in the words of the domain. Each verb is one transaction.
+
+Pure: no I/O, no clock; those who implement it have them.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from redrive.history.buckets import Retention
+
+
+class HistoryLedger(Protocol):
+    """Where the history is kept."""
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect."""
+        ...
+
+    async def now(self) -> float:
+        """Return the time by which numbers are stored, in seconds since 1970."""
+        ...
+
+    async def numbers(self, topic: str, metric: str, start: int, name: str | None) -> list[tuple[int, int]]:
+        """Return when each stored span began since a time, and its number; of all names together if none is given."""
+        ...
+
+    async def numbers_by_name(
+        self, topic: str, metric: str, start: int, names: Sequence[str] | None
+    ) -> list[tuple[str, int, int]]:
+        """Return the same for each name, or for some of them."""
+        ...
+
+    async def totals(self, topic: str, start: int, end: int) -> list[tuple[str, str, int]]:
+        """Return what was counted of everything of a topic between two times: name, metric and number."""
+        ...
+
+    async def last_counted(self, topic: str, metric: str, start: int) -> dict[str, int]:
+        """Return, by name, when the last span began in which something was counted, if that was since a time."""
+        ...
+
+    async def retention(self) -> Retention:
+        """Return how long the history is kept."""
+        ...
+
+    async def keep(self, retention: Retention) -> None:
+        """Say how long the history is kept from now on."""
+        ...
