@@ -34,7 +34,9 @@ def test_a_span_begins_before_what_is_in_it_and_ends_after_it(time, step):
 def test_what_was_counted_is_the_same_sum_in_longer_spans(rows, step):
     longer = rolled_up(rows, step)
     for metric in ("sent", "made-up"):
-        assert sum(row.n for row in longer if row.metric == metric) == sum(row.n for row in rows if row.metric == metric)
+        assert sum(row.n for row in longer if row.metric == metric) == sum(
+            row.n for row in rows if row.metric == metric
+        )
     assert len({row[:5] for row in longer}) == len(longer)
 
 

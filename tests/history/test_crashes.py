@@ -92,7 +92,7 @@ async def test_what_cannot_be_stored_is_stored_later_and_once(broker):
     buffer = broker.engine._history.tallies
     run = buffer._run
 
-    async def away(script):
+    async def away(_script):
         raise EngineUnavailable("the disk is full")
 
     buffer._run = away

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What is counted for the history: of what, and what happened. Pure: no I/O, no clock.
 
-A tally is a number under three words: a topic (``queue``), a name (``orders``) and a metric (``sent``). Whoever does
-the thing counts it; the engine adds up what was counted, and stores it by the minute.
+A tally is a number under three words: a topic (``queue``), a name (``orders``) and a metric (``sent``). The code
+that does the thing counts it; the engine adds up what was counted, and stores it by the minute.
 """
 
 from typing import Final, TypeAlias
@@ -48,6 +48,6 @@ FAILED_AGAIN: Final = "failed_again"
 RETRIED: Final = "retried"
 """Calls that were made again."""
 UNKNOWN: Final = "unknown"
-"""Shipments whose outcome nobody knows."""
+"""Shipments whose outcome is unknown."""
 FILTERED: Final = "filtered"
 """Legs that a filter ended."""

@@ -10,6 +10,7 @@ from redrive.cli.commands import (
     dead,
     demo,
     failed,
+    history,
     ingest,
     messages,
     operations,
@@ -45,6 +46,7 @@ for _command in (ingest.ingest, recover.recover, recover.edit, recover.archive, 
 app.add_typer(failed.app, name="failed", rich_help_panel=_RECOVERY)
 app.add_typer(operations.app, name="operations", rich_help_panel=_RECOVERY)
 app.add_typer(redirects.app, name="redirects", rich_help_panel=_RECOVERY)
+app.command(rich_help_panel=_MORE)(history.history)
 app.add_typer(policies.app, name="policies", rich_help_panel=_MORE)
 app.command(rich_help_panel=_SERVER)(serve.serve)
 app.command(rich_help_panel=_MORE)(demo.demo)

@@ -36,7 +36,7 @@ class HistoryUpkeep:
         self.tallies = TallyBuffer(engine.run)
 
     async def round(self) -> None:
-        """Note the depths of all queues, if nobody has done so in this minute, and roll up what is old.
+        """Note the depths of all queues, if no process has done so in this minute, and roll up what is old.
 
         Not in an engine's first round: a program that sends one message and ends need not count all others.
         """

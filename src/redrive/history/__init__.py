@@ -5,11 +5,12 @@ Numbers are kept in the database, by the minute at first, later by the hour and 
 without any other system.
 """
 
-from redrive.history import metrics
+from redrive.history import metrics, views
 from redrive.history.buckets import Retention, TallyRow
 from redrive.history.gauges import Gauge, gauges_of
-from redrive.history.history import History, Rates
+from redrive.history.history import History
 from redrive.history.ledger import HistoryLedger
+from redrive.history.rates import Rates
 from redrive.history.series import Point, Series
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "TallyRow",
     "gauges_of",
     "metrics",
+    "views",
 ]

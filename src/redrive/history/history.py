@@ -2,7 +2,6 @@
 """The history as a program uses it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -13,22 +12,10 @@ from redrive.clock import utc
 from redrive.history import metrics
 from redrive.history.buckets import HOUR, LONGEST_S, MINUTE, Retention, began_at
 from redrive.history.ledger import HistoryLedger
+from redrive.history.rates import Rates
 from redrive.history.series import Point, Series, Span, filled, span_of
 
 _A_DAY_S = 24 * HOUR
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
-    """How much happened to one thing a minute, lately.
-
-    Attributes:
-        name: which queue, route, destination or lane.
-        per_minute: how many a minute, by metric; what did not happen is not in it.
-    """
-
-    name: str
-    per_minute: dict[str, float]
 
 
 class History:

@@ -17,7 +17,7 @@ LAG: Final = "lag"
 STORE: Final = "store"
 """The topic of what is known about the store itself."""
 GAUGED: Final = "gauged"
-"""Of the store: in how many minutes depths were noted. So a minute without a process is told from an empty queue."""
+"""Of the store: in how many minutes depths were noted. So a minute without a process is no empty queue."""
 
 TOPICS: Final = (*(tallies.QUEUE, tallies.GROUP, tallies.ROUTE, tallies.DESTINATION, tallies.LANE, tallies.CALL),)
 
@@ -48,6 +48,7 @@ METRICS: Final = {
     **{name: Metric(name, is_gauge=True) for name in _NOTED},
     OLDEST_AGE: Metric(OLDEST_AGE, is_gauge=True, is_age=True),
 }
+NAMES: Final = tuple(name for name in METRICS if name != GAUGED)
 GAUGES: Final = tuple(name for name, metric in METRICS.items() if metric.is_gauge)
 
 
@@ -57,10 +58,9 @@ def metric(name: object) -> Metric:
     Raises:
         InvalidSetting: there is none.
     """
-    if isinstance(name, str) and name in METRICS and name != GAUGED:
+    if isinstance(name, str) and name in NAMES:
         return METRICS[name]
-    known = ", ".join(each for each in METRICS if each != GAUGED)
-    raise InvalidSetting("metric", name, f"must be one of {known}")
+    raise InvalidSetting("metric", name, f"must be one of {', '.join(NAMES)}")
 
 
 def check_topic(name: object) -> str:

@@ -3,10 +3,9 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
-from redrive.clock import utc
 from redrive.errors import InvalidSetting
 from redrive.history.buckets import DAY, HOUR, MINUTE, Retention, began_at
 from redrive.history.metrics import Metric
@@ -24,7 +23,7 @@ class Point:
 
     Attributes:
         at: when the step began.
-        value: the number; None if nobody was there to note it.
+        value: the number; None if no process was there to note it.
     """
 
     at: datetime
@@ -124,7 +123,7 @@ def filled(
         span: the steps.
         metric: what the numbers are.
         rows: when a stored span began, and its number; what began at the same time is given as one.
-        seen: of a gauge: the starts of the stored spans in which somebody noted it.
+        seen: of a gauge: the starts of the stored spans in which it was noted.
     """
     found: dict[int, list[int]] = {}
     for began, n in rows:
@@ -138,5 +137,5 @@ def filled(
             value = max(numbers) if metric.is_gauge else sum(numbers)
         elif metric.is_gauge and at not in noted:
             value = None
-        points.append(Point(utc(at), value))
+        points.append(Point(datetime.fromtimestamp(at, UTC), value))
     return tuple(points)

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Routes as people see them. Pure: no I/O, no clock."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from redrive.broker.port import QueueInfo
-from redrive.errors import RedriveError
 from redrive.routes.ledger import RouteState, StoredRoute
 from redrive.routes.plan import leg_queue
-from redrive.routes.route import DEFAULT_APPLICATION, Route
-from redrive.routes.route_file import route_from_json
+from redrive.routes.route import Route
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,23 +48,6 @@ def queues_of(stored: StoredRoute, route: Route) -> tuple[str, ...]:
     """Return the queues of a route's legs, the one it has now first, if it has one."""
     now = () if route.source.delivery == "direct" else (leg_queue(route),)
     return (*now, *stored.earlier_queues)
-
-
-def queues_by_route(stored: Iterable[StoredRoute]) -> dict[str, Sequence[str]]:
-    """Return the queues of routes, by the names that people call these; not of those that cannot be read here."""
-    found: dict[str, Sequence[str]] = {}
-    for each in stored:
-        try:
-            route = route_from_json(each.definition)
-        except RedriveError:
-            continue
-        found[route_label(each.application, each.name)] = queues_of(each, route)
-    return found
-
-
-def route_label(application: str, name: str) -> str:
-    """Return what a route is called where routes of all applications are: its name, if its application is the usual."""
-    return name if application == DEFAULT_APPLICATION else f"{application}/{name}"
 
 
 def info_of(stored: StoredRoute, route: Route, queues: dict[str, QueueInfo]) -> RouteInfo:

@@ -11,7 +11,7 @@ time = now
 
 
 def is_due() -> Script[bool]:
-    """Say whether nobody has noted the depths of this minute yet. A hint: ``rounds.note`` decides."""
+    """Say whether no process has noted the depths of this minute yet. A hint: ``rounds.note`` decides."""
     minute = minute_of((yield from now()))
     rows = yield Sql("SELECT gauged FROM @.history_state")
     return all(gauged < minute or gauged > minute + LONG_AGO_S for (gauged,) in rows)

@@ -34,7 +34,7 @@ def note(gauges: Sequence[Gauge]) -> Script[bool]:
 def roll_up(limit: int = 2_000) -> Script[bool]:
     """Add rows that are old enough to those of longer spans, and remove them; False if more are due.
 
-    A row is read, removed and added to the other in one transaction, and locked in between: so whoever else does the
+    A row is read, removed and added to the other in one transaction, and locked in between: so whatever others do the
     same, and whenever a process dies, no number is lost or there twice.
     """
     time = yield from now()

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+"""The history as JSON: what the command line prints and what an HTTP API returns. Pure: no I/O, no clock.
+
+A view is made of texts, numbers, booleans, None, lists and dicts. Times are texts in ISO 8601.
+"""
+
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+from redrive.history.buckets import Retention
+from redrive.history.rates import Rates
+from redrive.history.series import Series
+
+View: TypeAlias = dict[str, Any]
+
+__all__ = ["rates_view", "retention_view", "series_view"]
+
+
+def series_view(series: Series) -> View:
+    """Return a number over time. The points are a list of numbers, from ``start`` on, one for each step."""
+    return {
+        "metric": series.metric,
+        "topic": series.topic,
+        "name": series.name,
+        "start": series.start.isoformat(),
+        "end": series.end.isoformat(),
+        "step": series.step_s,
+        "values": [point.value for point in series.points],
+    }
+
+
+def rates_view(rates: Rates) -> View:
+    """Return how much happened to one thing a minute."""
+    return {"name": rates.name, "per_minute": {name: round(each, 3) for name, each in rates.per_minute.items()}}
+
+
+def retention_view(retention: Retention) -> View:
+    """Return how long the history is kept, in seconds."""
+    return asdict(retention)
