@@ -17,7 +17,7 @@ from redrive.engines.postgres.history_schema import counting_functions
 from redrive.engines.postgres.session_settings import in_transaction
 from redrive.engines.postgres.topics_schema import BODY, topics_migration
 from redrive.engines.sql.dialects import POSTGRES
-from redrive.engines.sql.history.schema import HISTORY
+from redrive.engines.sql.history.schema import HISTORY, POSTGRES_TRIGGER
 from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.pipeline.schema import PIPELINES
 from redrive.engines.sql.recovery.counts_schema import POSTGRES_COUNTS
@@ -439,7 +439,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0009_fan_out", fan_out_migration(CHOSEN, BODY, PLANS)),
     ("0010_pipelines", POSTGRES.migration(PIPELINES)),
     ("0011_failure_counts", POSTGRES.migration(POSTGRES_COUNTS)),
-    ("0012_history", POSTGRES.migration(HISTORY) + counting_functions(PLANS)),
+    ("0012_history", POSTGRES.migration(HISTORY) + POSTGRES_TRIGGER + counting_functions(PLANS)),
 )
 
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from functools import cache
 
 from redrive.engines.sql.dialects import SQLITE
-from redrive.engines.sql.history.schema import HISTORY
+from redrive.engines.sql.history.schema import HISTORY, SQLITE_TRIGGER
 from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.pipeline.schema import PIPELINES
 from redrive.engines.sql.recovery.counts_schema import SQLITE_COUNTS
@@ -150,7 +150,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0009_fan_out", ""),  # here it was cheap already
     ("0010_pipelines", SQLITE.migration(PIPELINES)),
     ("0011_failure_counts", SQLITE.migration(SQLITE_COUNTS)),
-    ("0012_history", SQLITE.migration(HISTORY)),
+    ("0012_history", SQLITE.migration(HISTORY) + SQLITE_TRIGGER),
 )
 
 _OLD_NAMES = re.compile(

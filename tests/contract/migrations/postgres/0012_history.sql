@@ -39,22 +39,26 @@ CREATE TABLE @.workers (
     until float8 NOT NULL
 );
 
--- what became of the messages of an operation, by destination
-CREATE TABLE @.operation_counts (
-    operation bigint NOT NULL,
-    lane text NOT NULL,
-    outcome smallint NOT NULL,
-    n bigint NOT NULL,
-    PRIMARY KEY (operation, lane, outcome)
-);
+-- The destination of each batch that there was: batches are removed when they are finished, and what became of their
+-- messages is known later.
+CREATE TABLE @.operation_batches (batch bigint PRIMARY KEY, operation bigint NOT NULL, lane text NOT NULL);
+CREATE INDEX operation_batches_operation ON @.operation_batches (operation);
+INSERT INTO @.operation_batches SELECT number, operation, lane FROM @.batches;
 
--- the same over time, while it runs
+-- what had become of the messages of an operation by a time
 CREATE TABLE @.operation_samples (
     operation bigint NOT NULL,
     at float8 NOT NULL,
-    counts text NOT NULL,  -- by outcome, in JSON
+    counts text NOT NULL,  -- by destination and outcome, in JSON
     PRIMARY KEY (operation, at)
 );
+
+CREATE FUNCTION @.note_batch() RETURNS trigger LANGUAGE plpgsql AS $redrive$
+BEGIN
+    INSERT INTO @.operation_batches VALUES (new.number, new.operation, new.lane);
+    RETURN NULL;
+END $redrive$;
+CREATE TRIGGER batches_noted AFTER INSERT ON @.batches FOR EACH ROW EXECUTE FUNCTION @.note_batch();
 
 -- Add to the tallies of queues, for the minute of a time; in order, so that two processes do not wait for each other.
 CREATE FUNCTION @.tally(p_now float8, p_metric text, p_queues integer[]) RETURNS void LANGUAGE sql AS $redrive$

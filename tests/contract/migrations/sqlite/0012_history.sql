@@ -39,19 +39,20 @@ CREATE TABLE redrive_workers (
     until real NOT NULL
 );
 
--- what became of the messages of an operation, by destination
-CREATE TABLE redrive_operation_counts (
-    operation integer NOT NULL,
-    lane text NOT NULL,
-    outcome integer NOT NULL,
-    n integer NOT NULL,
-    PRIMARY KEY (operation, lane, outcome)
-) WITHOUT ROWID;
+-- The destination of each batch that there was: batches are removed when they are finished, and what became of their
+-- messages is known later.
+CREATE TABLE redrive_operation_batches (batch integer PRIMARY KEY, operation integer NOT NULL, lane text NOT NULL);
+CREATE INDEX redrive_operation_batches_operation ON redrive_operation_batches (operation);
+INSERT INTO redrive_operation_batches SELECT number, operation, lane FROM redrive_batches;
 
--- the same over time, while it runs
+-- what had become of the messages of an operation by a time
 CREATE TABLE redrive_operation_samples (
     operation integer NOT NULL,
     at real NOT NULL,
-    counts text NOT NULL,  -- by outcome, in JSON
+    counts text NOT NULL,  -- by destination and outcome, in JSON
     PRIMARY KEY (operation, at)
 ) WITHOUT ROWID;
+
+CREATE TRIGGER redrive_batches_noted AFTER INSERT ON redrive_batches BEGIN
+    INSERT INTO redrive_operation_batches VALUES (new.number, new.operation, new.lane);
+END;

@@ -45,20 +45,34 @@ CREATE TABLE @.workers (
     until @time NOT NULL
 );
 
--- what became of the messages of an operation, by destination
-CREATE TABLE @.operation_counts (
-    operation @big NOT NULL,
-    lane text NOT NULL,
-    outcome @small NOT NULL,
-    n @big NOT NULL,
-    PRIMARY KEY (operation, lane, outcome)
-)@rowless;
+-- The destination of each batch that there was: batches are removed when they are finished, and what became of their
+-- messages is known later.
+CREATE TABLE @.operation_batches (batch @big PRIMARY KEY, operation @big NOT NULL, lane text NOT NULL);
+CREATE INDEX @_operation_batches_operation ON @.operation_batches (operation);
+INSERT INTO @.operation_batches SELECT number, operation, lane FROM @.batches;
 
--- the same over time, while it runs
+-- what had become of the messages of an operation by a time
 CREATE TABLE @.operation_samples (
     operation @big NOT NULL,
     at @time NOT NULL,
-    counts text NOT NULL,  -- by outcome, in JSON
+    counts text NOT NULL,  -- by destination and outcome, in JSON
     PRIMARY KEY (operation, at)
 )@rowless;
 """
+
+SQLITE_TRIGGER = """
+CREATE TRIGGER redrive_batches_noted AFTER INSERT ON redrive_batches BEGIN
+    INSERT INTO redrive_operation_batches VALUES (new.number, new.operation, new.lane);
+END;
+"""
+"""Notes the destination of a batch, in SQLite."""
+
+POSTGRES_TRIGGER = """
+CREATE FUNCTION @.note_batch() RETURNS trigger LANGUAGE plpgsql AS $redrive$
+BEGIN
+    INSERT INTO @.operation_batches VALUES (new.number, new.operation, new.lane);
+    RETURN NULL;
+END $redrive$;
+CREATE TRIGGER batches_noted AFTER INSERT ON @.batches FOR EACH ROW EXECUTE FUNCTION @.note_batch();
+"""
+"""The same in PostgreSQL."""
