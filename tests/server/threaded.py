@@ -40,7 +40,7 @@ def running_desk(url):
 
 def app_of(desk, run, door=None):
     """Return an ASGI app that can be called from any loop: each request runs in that of the desk."""
-    inner = create_app(desk, ServerSettings(), door)
+    inner = create_app(desk, ServerSettings(hosts=("localhost", "testserver")), door)
 
     async def app(scope, receive, send):
         if scope["type"] != "http":

@@ -1,15 +1,50 @@
 # SPDX-License-Identifier: MIT
 """Ends routes that are drained or removed: their queues are emptied, and go when nothing is in them."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import replace
 
 from redrive.clock import utc
+from redrive.errors import RedriveError, RouteNotFound
 from redrive.routes.catalog import Routes
-from redrive.routes.infos import queues_of
+from redrive.routes.infos import RouteInfo, queues_of
 from redrive.routes.ledger import StoredRoute
 from redrive.routes.route import Route
+from redrive.routes.route_file import route_from_json
 from redrive.routes.subscriptions import bury_all, look_at, remove_empty
+
+_ENDING = ("draining", "cancelling")
+
+
+async def changed_route(routes: Routes, info: RouteInfo, change: Callable[[str, str], Awaitable[None]]) -> RouteInfo:
+    """Change a route; return what it is then. One that is on its way out takes its next step here.
+
+    That is what a process that runs routes does, too; but there may be none now.
+
+    Args:
+        routes: the routes.
+        info: the route as it is.
+        change: changes it, given its name and its application.
+    """
+    name, whose = info.route.name, info.route.application
+    await change(name, whose)
+    stored = {(each.application, each.name): each for each in await routes.ledger.routes()}
+    now = stored.get((whose, name))
+    if now is not None and now.state in _ENDING:
+        await finish_removals(routes, {(whose, name): (now, info.route)})
+    try:
+        return await routes.show(name, whose)
+    except RouteNotFound:
+        left = None if info.queue is None else await look_at(routes.broker, info.queue)
+        return replace(info, state="removed", waiting=0, dead=0 if left is None else left.dead)
+
+
+def readable_route(definition: str) -> Route | None:
+    """Return what a stored definition says; None: another version made it, or a package with its kinds is missing."""
+    try:
+        return route_from_json(definition)
+    except RedriveError:
+        return None
 
 
 async def finish_removals(

@@ -6,12 +6,17 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from redrive.server.api import failures, groups, operations, queues
+from redrive.server.api import failures, groups, messages, operations, pipelines, queues, routes, topics, upkeep
 
 ROUTERS: Final[Sequence[APIRouter]] = (
     failures.api.router,
     groups.api.router,
     operations.api.router,
+    upkeep.api.router,
     queues.api.router,
+    messages.api.router,
+    topics.api.router,
+    routes.api.router,
+    pipelines.api.router,
 )
 """The endpoints of all modules."""

@@ -16,9 +16,9 @@ from redrive.cli.output import console
 from redrive.cli.output.route_tables import route_lines, routes_table, versions_table
 from redrive.cli.output.sentences import some
 from redrive.cli.output.table import print_table
-from redrive.errors import RedriveError, RouteConflict
-from redrive.routes import Route, RouteInfo, Routes, views
-from redrive.routes.route_file import route_from_json
+from redrive.errors import RouteConflict
+from redrive.routes import RouteInfo, Routes, views
+from redrive.routes.removal import readable_route
 
 
 @grouped
@@ -82,7 +82,7 @@ def show(name: RouteName, *, application: Application = None, connection: Broker
 
     async def look(routes: Routes, info: RouteInfo) -> tuple[RouteInfo, list[dict[str, Any]]]:
         history = await routes.versions(name, info.route.application)
-        return info, [views.version_view(each, _readable(each.definition)) for each in history]
+        return info, [views.version_view(each, readable_route(each.definition)) for each in history]
 
     info, history = with_route(connection, name, application, look)
     if connection.as_json:
@@ -92,13 +92,6 @@ def show(name: RouteName, *, application: Application = None, connection: Broker
         console.out().print(line, soft_wrap=True)
     console.say("")
     print_table(versions_table(history))
-
-
-def _readable(definition: str) -> Route | None:
-    try:
-        return route_from_json(definition)
-    except RedriveError:  # made by another version, or a package with its kinds is missing here
-        return None
 
 
 @grouped

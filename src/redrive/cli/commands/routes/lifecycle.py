@@ -2,7 +2,6 @@
 """``redrive routes pause``, ``resume``, ``drain``, ``remove`` and ``replay``."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -17,11 +16,8 @@ from redrive.cli.options.time import seconds
 from redrive.cli.output import console
 from redrive.cli.output.prompt import confirm
 from redrive.cli.output.sentences import count
-from redrive.errors import RouteNotFound
 from redrive.routes import RouteInfo, Routes, views
-from redrive.routes.removal import finish_removals
-
-_ENDING = ("draining", "cancelling")
+from redrive.routes.removal import changed_route
 
 
 @grouped
@@ -131,30 +127,12 @@ def _changed(
     application: str | None,
     change: Callable[[Routes, str], Awaitable[None]],
 ) -> RouteInfo:
-    """Change a route; return what it is then. One that is on its way out takes its next step here.
-
-    That is what a process that runs routes does, too; but there may be none now.
-    """
+    """Change a route; return what it is then."""
 
     async def work(routes: Routes, info: RouteInfo) -> RouteInfo:
-        whose = info.route.application
-        await change(routes, whose)
-        stored = {(each.application, each.name): each for each in await routes.ledger.routes()}
-        now = stored.get((whose, name))
-        if now is not None and now.state in _ENDING:
-            await finish_removals(routes, {(whose, name): (now, info.route)})
-        try:
-            return await routes.show(name, whose)
-        except RouteNotFound:
-            dead = 0 if info.queue is None else await _dead_in(routes, info.queue)
-            return replace(info, state="removed", waiting=0, dead=dead)
+        return await changed_route(routes, info, lambda _name, whose: change(routes, whose))
 
     return with_route(connection, name, application, work)
-
-
-async def _dead_in(routes: Routes, queue: str) -> int:
-    found = {each.name: each for each in await routes.broker.queues()}
-    return found[queue].dead if queue in found else 0
 
 
 def _ending(info: RouteInfo) -> str:
