@@ -8,6 +8,8 @@ OpenTelemetry in programs that use it: as an event on the current span, and as m
 import logging
 import sys
 from collections.abc import Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cache
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 from redrive.printable import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from opentelemetry.metrics import Counter, Histogram
     from opentelemetry.util.types import AttributeValue
@@ -71,9 +73,28 @@ def is_traced() -> bool:
     return _TRACE in sys.modules
 
 
+_observer: "ContextVar[Callable[[Event], object] | None]" = ContextVar("redrive-observer", default=None)
+
+
+@contextmanager
+def observed_by(observer: "Callable[[Event], object]") -> "Generator[None]":
+    """Let a function get every event that is reported inside a ``with`` block, or in tasks that it begins."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the block was closed from another context
+            _observer.reset(token)
+
+
+def is_observed() -> bool:
+    """Say whether a function gets the events that are reported here."""
+    return _observer.get() is not None
+
+
 def report(event: Event, on_event: "Callable[[Event], object] | None" = None) -> None:
     """Report an event to logging, OpenTelemetry and the callback. A failure of one is logged and has no effect."""
-    for observe in (_log, _trace, on_event):
+    for observe in (_log, _trace, on_event, _observer.get()):
         try:
             if observe is not None:
                 observe(event)

@@ -22,6 +22,7 @@ from redrive.broker.effects import (
     SessionLock,
     SetSessionState,
 )
+from redrive.broker.event_tallies import counted, counting_calls
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, HeaderValue, Lock, Message, Payload, Received
 from redrive.broker.port import Capabilities, Engine, QueueInfo
@@ -79,6 +80,8 @@ __all__ = [
     "TopicOptions",
     "TopicSettings",
     "WholeSetting",
+    "counted",
+    "counting_calls",
     "dead_letter_queue",
     "decoder",
     "headers",

@@ -121,6 +121,11 @@ class Broker:
         self._opened_by, self._is_closed = None, True
 
     @property
+    def is_open(self) -> bool:
+        """Whether it is open, in this process."""
+        return self._opened_by == os.getpid()
+
+    @property
     def capabilities(self) -> Capabilities:
         """What the engine can do."""
         return self._port.capabilities

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar, cast
 
+from redrive.broker.attendance import WorkerReport
 from redrive.broker.effects import (
     Abandon,
     Cancel,
@@ -36,6 +37,7 @@ from redrive.errors import NotSupported
 
 __all__ = [
     "Abandon",
+    "Attendance",
     "Browsing",
     "Cancel",
     "Capabilities",
@@ -68,6 +70,7 @@ __all__ = [
     "TopicSettings",
     "Topics",
     "Upkeep",
+    "WorkerReport",
     "ability",
     "check_effects",
     "check_settings_supported",
@@ -268,6 +271,18 @@ class Tallying(Protocol):
         ...
 
 
+class Attendance(Protocol):
+    """A store that knows which workers there are, for people to see."""
+
+    async def worker_present(self, report: WorkerReport, seconds: float) -> None:
+        """Note what a worker says about itself; it is forgotten if it says nothing more for so long."""
+        ...
+
+    async def worker_absent(self, session: str) -> None:
+        """Note that a worker has ended."""
+        ...
+
+
 class Database(Protocol):
     """A SQL database that also holds tables of others: of recovery's ledger, and of the user.
 
@@ -341,6 +356,7 @@ _FEATURES: Final[dict[type, str]] = {
     Browsing: "looking at messages without receiving them (peek)",
     Maintenance: "upkeep",
     Tallying: "a history",
+    Attendance: "knowing its workers",
     Topics: "topics",
     Database: "SQL of your own in its transaction (inside=)",
     OpenTransactions: "joining a transaction that you have opened (within=); give your part as inside=",

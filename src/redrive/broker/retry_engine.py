@@ -13,6 +13,7 @@ from redrive.broker.effects import Effect, EffectResult, SessionLock
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Lock, Received
 from redrive.broker.port import (
+    Attendance,
     Browsing,
     Capabilities,
     Database,
@@ -28,6 +29,7 @@ from redrive.broker.port import (
     Topics,
     TopicSettings,
     Upkeep,
+    WorkerReport,
     find_ability,
 )
 from redrive.broker.settings import QueueSettings
@@ -244,6 +246,16 @@ class _SingleTallying(RetryingEngine):
         await self._inner.flush_tallies()
 
 
+class _SingleAttendance(RetryingEngine):
+    async def worker_present(self, report: WorkerReport, seconds: float) -> None:
+        """Note what a worker says; it says it again by itself."""
+        await self._inner.worker_present(report, seconds)
+
+    async def worker_absent(self, session: str) -> None:
+        """Note that a worker has ended."""
+        await self._inner.worker_absent(session)
+
+
 class _SingleDatabase(RetryingEngine):
     """A database's verbs, made once: what runs in them is not ours to repeat."""
 
@@ -280,6 +292,7 @@ _PARTS: dict[type, type[RetryingEngine]] = {
     Topics: _RetryingTopics,
     Maintenance: _SingleMaintenance,
     Tallying: _SingleTallying,
+    Attendance: _SingleAttendance,
     Database: _SingleDatabase,
     OpenTransactions: _SingleOpenTransactions,
 }

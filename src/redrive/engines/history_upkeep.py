@@ -2,11 +2,12 @@
 """What upkeep does for the history: once a minute, one of many processes notes depths, and rolls old rows up."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from redrive.broker.port import Database, Engine
-from redrive.engines.sql.history import due
+from redrive.broker.port import Database, Engine, WorkerReport
+from redrive.broker.tallies import Key
+from redrive.engines.sql.history import due, workers
 from redrive.engines.tally_buffer import TallyBuffer
 from redrive.errors import RedriveError
 
@@ -14,6 +15,28 @@ _ROUNDS = 50
 """How many times in a minute rows are rolled up, a bounded number of them each time."""
 
 _logger = logging.getLogger("redrive.history")
+
+
+class HistoryVerbs:
+    """The verbs of an engine that has a history and knows its workers: of ``Tallying`` and ``Attendance``."""
+
+    _history: "HistoryUpkeep"
+
+    def tally(self, counts: Mapping[Key, int]) -> None:
+        """Count what was done."""
+        self._history.tallies.add(counts)
+
+    async def flush_tallies(self) -> None:
+        """Store what was counted."""
+        await self._history.tallies.flush()
+
+    async def worker_present(self, report: WorkerReport, seconds: float) -> None:
+        """Note what a worker says."""
+        await self._history.run(lambda: workers.present(report, seconds))
+
+    async def worker_absent(self, session: str) -> None:
+        """Note that a worker has ended."""
+        await self._history.run(lambda: workers.absent(session))
 
 
 class HistoryEngine(Engine, Database, Protocol):
@@ -27,12 +50,14 @@ class HistoryUpkeep:
         engine: the engine.
 
     Attributes:
+        run: runs a script in a transaction.
         tallies: what it has counted, and not stored yet.
     """
 
     def __init__(self, engine: HistoryEngine) -> None:
         self._engine = engine
         self._has_begun = False
+        self.run = engine.run
         self.tallies = TallyBuffer(engine.run)
 
     async def round(self) -> None:

@@ -12,8 +12,10 @@ from redrive.history.history import History
 from redrive.history.ledger import HistoryLedger
 from redrive.history.rates import Rates
 from redrive.history.series import Point, Series
+from redrive.history.workers import DestinationHealth, WorkerInfo, workers_of
 
 __all__ = [
+    "DestinationHealth",
     "Gauge",
     "History",
     "HistoryLedger",
@@ -22,7 +24,9 @@ __all__ = [
     "Retention",
     "Series",
     "TallyRow",
+    "WorkerInfo",
     "gauges_of",
     "metrics",
     "views",
+    "workers_of",
 ]

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from redrive import duration
-from redrive.broker import Broker, tallies
+from redrive.broker import Broker, QueueInfo, tallies
 from redrive.broker.port import Tallying, find_ability
 from redrive.clock import utc
 from redrive.history import metrics
@@ -14,6 +14,7 @@ from redrive.history.buckets import HOUR, LONGEST_S, MINUTE, Retention, began_at
 from redrive.history.ledger import HistoryLedger
 from redrive.history.rates import Rates
 from redrive.history.series import Point, Series, Span, filled, span_of
+from redrive.history.workers import DestinationHealth, WorkerInfo, health_of, workers_of
 
 _A_DAY_S = 24 * HOUR
 
@@ -121,6 +122,37 @@ class History:
             if metric not in metrics.GAUGES:
                 found.setdefault(name, {})[metric] = n * MINUTE / max(1.0, now - start)
         return [Rates(name=name, per_minute=each) for name, each in sorted(found.items())]
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Return the workers that are there, the oldest first; one that was killed is there for 20 seconds more."""
+        return await self._ledger.workers()
+
+    async def unread(self, *, span: duration.Duration = 10 * MINUTE) -> list[QueueInfo]:
+        """Return the queues in which messages wait and none reads: no worker has a handler, and none was delivered.
+
+        Args:
+            span: for how long none was delivered.
+        """
+        seconds = duration.seconds("span", span, longest=LONGEST_S)
+        now = await self._ledger.now()
+        delivered = await self._ledger.last_counted(tallies.QUEUE, tallies.DELIVERED, began_at(now - seconds, MINUTE))
+        workers = await self.workers()
+        return [
+            queue
+            for queue in await self._broker.queues()
+            if queue.ready and queue.name not in delivered and not workers_of(queue.name, workers)
+        ]
+
+    async def destination_health(self, queue: str, *, span: duration.Duration = 5 * MINUTE) -> DestinationHealth:
+        """Return how a queue is doing that messages are to be sent to: who reads it, and what happens there a minute.
+
+        Args:
+            queue: the queue.
+            span: over which time.
+        """
+        info = await self._broker.inspect(queue)
+        found = {rates.name: rates.per_minute for rates in await self.rates(span=span)}
+        return health_of(info, await self.workers(), found.get(queue, {}))
 
     async def retention(self) -> Retention:
         """Return how long the history is kept."""

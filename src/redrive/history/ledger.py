@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from redrive.history.buckets import Retention
+from redrive.history.workers import WorkerInfo
 
 
 class HistoryLedger(Protocol):
@@ -41,6 +42,10 @@ class HistoryLedger(Protocol):
 
     async def last_counted(self, topic: str, metric: str, start: int) -> dict[str, int]:
         """Return, by name, when the last span began in which something was counted, if that was since a time."""
+        ...
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Return the workers that are there, the oldest first."""
         ...
 
     async def retention(self) -> Retention:

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 from redrive.history.buckets import Retention
 from redrive.history.rates import Rates
 from redrive.history.series import Series
+from redrive.history.workers import DestinationHealth, WorkerInfo
 
 View: TypeAlias = dict[str, Any]
 
-__all__ = ["rates_view", "retention_view", "series_view"]
+__all__ = ["health_view", "rates_view", "retention_view", "series_view", "worker_view"]
 
 
 def series_view(series: Series) -> View:
@@ -32,6 +33,17 @@ def series_view(series: Series) -> View:
 def rates_view(rates: Rates) -> View:
     """Return how much happened to one thing a minute."""
     return {"name": rates.name, "per_minute": {name: round(each, 3) for name, each in rates.per_minute.items()}}
+
+
+def worker_view(worker: WorkerInfo) -> View:
+    """Return a worker."""
+    times = {"since": worker.since.isoformat(), "seen_at": worker.seen_at.isoformat()}
+    return {**asdict(worker), "queues": list(worker.queues), **times}
+
+
+def health_view(health: DestinationHealth) -> View:
+    """Return how a destination is doing."""
+    return {**asdict(health), "is_read": health.is_read}
 
 
 def retention_view(retention: Retention) -> View:

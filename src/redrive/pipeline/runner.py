@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from redrive.broker import counted
 from redrive.clock import pause
 from redrive.errors import EngineUnavailable, RedriveError, UsageError
 from redrive.http.server import SharedHttpServer
@@ -20,6 +21,7 @@ from redrive.pipeline.open_pipeline import MAX_DELIVERY_COUNT, OpenPipeline
 from redrive.pipeline.plan_file import with_stored_destinations
 from redrive.pipeline.process_stage import ProcessStage
 from redrive.pipeline.send_stage import DestinationBreaker, SendStage, breaker_of
+from redrive.pipeline.send_tallies import key_of
 from redrive.pipeline.stage import PipelineEnvironment, decide_stage
 from redrive.printable import one_line
 from redrive.telemetry import Event, report
@@ -57,7 +59,7 @@ class PipelineRunner:
     ) -> None:
         self._pipeline = pipeline
         self._clock = pipeline.broker.clock
-        self._report = partial(report, on_event=on_event)
+        self._report = counted(partial(report, on_event=on_event), pipeline.broker, key_of)
         self._nudged = asyncio.Event()
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -26,8 +26,8 @@ _logger = logging.getLogger("redrive.retry")
 
 
 def is_listened_to(level: int = logging.INFO) -> bool:
-    """Say whether logging or OpenTelemetry would take an event of a retry."""
-    return _logger.isEnabledFor(level) or telemetry.is_traced()
+    """Say whether logging, OpenTelemetry or an observer would take an event of a retry."""
+    return _logger.isEnabledFor(level) or telemetry.is_traced() or telemetry.is_observed()
 
 
 def attempt_failed(operation: "RetriedCall", failure: "AttemptFailure", sleep: float | None) -> None:

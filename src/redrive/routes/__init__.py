@@ -42,6 +42,7 @@ from redrive.routes.filters.unwrap import UnwrapFilter as unwrap
 from redrive.routes.infos import RouteInfo
 from redrive.routes.kinds import add_kind
 from redrive.routes.leg_step import LegStep
+from redrive.routes.leg_tallies import route_label
 from redrive.routes.outcomes import (
     Delivered,
     DestinationDown,
@@ -77,7 +78,7 @@ from redrive.routes.receivers.timer import TimerReceiver as timer
 from redrive.routes.receivers.topic import TopicReceiver as from_topic
 from redrive.routes.route import Route, RouteDraft, RouteOptions, RouteSettings, route
 from redrive.routes.route_file import read_routes
-from redrive.routes.route_queues import queues_by_route, route_label
+from redrive.routes.route_queues import queues_by_route
 from redrive.routes.runner import RouteRunner
 from redrive.routes.senders.debug import DebugSender as to_debug
 from redrive.routes.senders.file import FileSender as to_file

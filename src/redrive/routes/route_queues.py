@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from redrive.errors import RedriveError
 from redrive.routes.infos import queues_of
 from redrive.routes.ledger import StoredRoute
-from redrive.routes.route import DEFAULT_APPLICATION
+from redrive.routes.leg_tallies import route_label
 from redrive.routes.route_file import route_from_json
 
 
@@ -20,8 +20,3 @@ def queues_by_route(stored: Iterable[StoredRoute]) -> dict[str, Sequence[str]]:
             continue
         found[route_label(each.application, each.name)] = queues_of(each, route)
     return found
-
-
-def route_label(application: str, name: str) -> str:
-    """Return what a route is called among those of all applications: its name, if its application is the usual one."""
-    return name if application == DEFAULT_APPLICATION else f"{application}/{name}"

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from redrive.broker import counted
 from redrive.clock import utc
 from redrive.errors import EngineUnavailable, InvalidRoute, RedriveError, RouteNotFound, UsageError
 from redrive.http import HttpServer, SharedHttpServer
@@ -26,6 +27,7 @@ from redrive.routes.intakes import Runners
 from redrive.routes.ledger import RouteRevision, StoredRoute, Tap
 from redrive.routes.leg_runner import LegRunner
 from redrive.routes.leg_step import Follower, LegStep
+from redrive.routes.leg_tallies import key_of
 from redrive.routes.plan import ReceiverPlan, plan_of
 from redrive.routes.removal import finish_removals
 from redrive.routes.route import Route
@@ -69,7 +71,7 @@ class RouteRunner:
         self._broker = routes.broker
         self._ledger = routes.ledger
         self._clock = routes.broker.clock
-        self._report = partial(report, on_event=on_event)
+        self._report = counted(partial(report, on_event=on_event), routes.broker, key_of)
         self._chance = chance
         self._has_own_http = http is None
         self.http = SharedHttpServer(listen, self._clock) if http is None else http

@@ -16,6 +16,7 @@ from redrive.worker.completions import Completions
 from redrive.worker.context import BlockingContext, Context
 from redrive.worker.environment import WorkerEnvironment
 from redrive.worker.handler import Handler
+from redrive.worker.handling_times import HandlingTimes
 from redrive.worker.held_message import HeldMessage
 from redrive.worker.hung_handlers import LATEST_END_S, HungHandlers
 from redrive.worker.lock_keeper import LockKeeper
@@ -39,6 +40,7 @@ class HandlerRun:
 
     Attributes:
         idle_since: since when no message has been held, on the monotonic clock.
+        times: how long messages took to be handled.
     """
 
     def __init__(self, handler: Handler, queue: QueueInfo, environment: WorkerEnvironment) -> None:
@@ -52,6 +54,7 @@ class HandlerRun:
         self._idle = asyncio.Event()
         self._idle.set()
         self.idle_since = self._clock.monotonic()
+        self.times = HandlingTimes()
         self._store_errors = self._new_store_errors()
         lock_s = queue.settings.lock_duration
         self._reporter = Reporter(handler.queue, self._clock, environment.report)
@@ -168,6 +171,21 @@ class HandlerRun:
             self._environment.on_fatal(error)
 
     # --- being idle
+
+    @property
+    def queue(self) -> str:
+        """Its queue."""
+        return self._handler.queue
+
+    @property
+    def concurrency(self) -> int:
+        """How many messages are handled at a time."""
+        return self._handler.concurrency
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages are being handled."""
+        return len([*self._running, *self._hung])
 
     @property
     def taken(self) -> int:
@@ -370,7 +388,9 @@ class HandlerRun:
         self._note_time(lease)
 
     def _note_time(self, lease: HeldMessage) -> None:
-        self._pacer.took(self._clock.monotonic() - lease.began_at)
+        taken = self._clock.monotonic() - lease.began_at
+        self._pacer.took(taken)
+        self.times.add(taken)
 
 
 def _cancel(lease: HeldMessage) -> None:

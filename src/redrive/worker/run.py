@@ -2,11 +2,15 @@
 """One run of a worker: its handlers from their start to their end."""
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from importlib.metadata import version
 from typing import Any
 
 from redrive.broker import Broker, QueueInfo
+from redrive.broker.port import WorkerReport
 from redrive.clock import pause
 from redrive.worker.environment import WorkerEnvironment
 from redrive.worker.handler import Handler
@@ -30,6 +34,22 @@ class WorkerRun:
     def is_stopping(self) -> bool:
         """Whether a stop was requested."""
         return self._stopping.is_set()
+
+    def report(self, worker: str, session: str) -> WorkerReport:
+        """Return what the worker says about itself."""
+        times = [handler.times.p95_s for handler in self._handlers]
+        return WorkerReport(
+            session=session,
+            name=worker,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=version("redrive"),
+            queues=tuple(handler.queue for handler in self._handlers),
+            concurrency=sum(handler.concurrency for handler in self._handlers),
+            in_flight=sum(handler.in_flight for handler in self._handlers),
+            handled=sum(handler.times.handled for handler in self._handlers),
+            p95_s=max((each for each in times if each is not None), default=None),
+        )
 
     def add(self, handler: Handler, queue: QueueInfo, environment: WorkerEnvironment) -> None:
         """Add a handler."""

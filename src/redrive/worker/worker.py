@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any, Never, TypeVar, Unpack
 
 from redrive import duration, number
-from redrive.broker import BlockingBroker, Broker
+from redrive.broker import BlockingBroker, Broker, counting_calls, random_id
 from redrive.broker.rules import DEAD_LETTER_SUFFIX, check_queue_name
 from redrive.errors import InvalidSetting, UnknownSetting, UsageError
 from redrive.retry import Backoff
 from redrive.telemetry import Event, report
 from redrive.worker.environment import WorkerEnvironment
 from redrive.worker.handler import Handler, checked_handler, name_of
+from redrive.worker.heartbeat import heartbeat
 from redrive.worker.queue_setup import checked_queue, declare_queues
 from redrive.worker.run import WorkerRun
 from redrive.worker.settings import HandlerOptions, HandlerSettings
@@ -131,8 +132,10 @@ class Worker:
             for handler in handlers:
                 queue = await checked_queue(broker, handler, self._report)
                 run.add(handler, queue, self._environment(broker, run))
-            with handling_signals(STOP_SIGNALS if handle_signals else (), self._on_signal):
-                await run.until_stopped(idle_s)
+            look = partial(run.report, self.name, random_id())
+            with counting_calls(broker), handling_signals(STOP_SIGNALS if handle_signals else (), self._on_signal):
+                async with heartbeat(broker, look):
+                    await run.until_stopped(idle_s)
         finally:
             self._run = None
 

@@ -35,7 +35,7 @@ from redrive.broker.topics import subscription_queue
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
-from redrive.engines.history_upkeep import HistoryUpkeep
+from redrive.engines.history_upkeep import HistoryUpkeep, HistoryVerbs
 from redrive.engines.postgres import errors
 from redrive.engines.postgres.busy_rows import Holders, There
 from redrive.engines.postgres.connections import PLANNED, TRIES, Connections, Theirs, is_lost
@@ -90,7 +90,7 @@ _LOOKS = 4
 _ORDINARY = frozenset((Send, Complete))
 
 
-class PostgresEngine:
+class PostgresEngine(HistoryVerbs):
     """Queues in PostgreSQL.
 
     Args:
@@ -420,14 +420,6 @@ class PostgresEngine:
             self._queues.forget_all()
         await self._history.round()
         return done
-
-    def tally(self, counts: Mapping[Key, int]) -> None:
-        """Count what was done."""
-        self._history.tallies.add(counts)
-
-    async def flush_tallies(self) -> None:
-        """Store what was counted."""
-        await self._history.tallies.flush()
 
     async def wait(self, queue: str, seconds: float) -> None:
         """Wait for a hint that something may be ready; not so long that an idle queue could be deleted meanwhile."""

@@ -12,12 +12,12 @@ import os
 import random
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from redrive.broker import rules
 from redrive.broker.port import (
@@ -35,11 +35,10 @@ from redrive.broker.port import (
     TopicSettings,
     Upkeep,
 )
-from redrive.broker.tallies import Key
 from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
-from redrive.engines.history_upkeep import HistoryUpkeep
+from redrive.engines.history_upkeep import HistoryUpkeep, HistoryVerbs
 from redrive.engines.sql.runner import run_sqlite
 from redrive.engines.sql.script import Script, Together
 from redrive.engines.sqlite import errors, rows
@@ -68,6 +67,9 @@ from redrive.errors import (
     UsageError,
 )
 
+if TYPE_CHECKING:
+    from redrive.broker.tallies import Key
+
 T = TypeVar("T")
 
 _LONGEST_WAIT_S = 30.0
@@ -80,7 +82,7 @@ _GLANCE_S = 0.004
 """A read of one statement may block the event loop for this long; if the disk takes longer, a thread is used."""
 
 
-class SqliteEngine:
+class SqliteEngine(HistoryVerbs):
     """Queues in a SQLite file.
 
     Args:
@@ -309,14 +311,6 @@ class SqliteEngine:
         done = await self._other(lambda store, now: _upkeep(store, now, most, waited_for))
         await self._history.round()
         return done
-
-    def tally(self, counts: Mapping[Key, int]) -> None:
-        """Count what was done."""
-        self._history.tallies.add(counts)
-
-    async def flush_tallies(self) -> None:
-        """Store what was counted."""
-        await self._history.tallies.flush()
 
     async def wait(self, queue: str, seconds: float) -> None:
         """Wait for a hint that something may be ready; not so long that an idle queue could be deleted meanwhile."""

@@ -1,8 +1,35 @@
 # SPDX-License-Identifier: MIT
 """The history of an engine that is a database: each verb is a script."""
 
-from redrive.engines.sql.history import queries, rounds
+import json
+
+from redrive.clock import utc
+from redrive.engines.sql.history import queries, rounds, workers
+from redrive.engines.sql.script import Script
 from redrive.engines.sql.verbs import SqlStore, reads, writes
+from redrive.history import WorkerInfo
+
+
+def worker_infos() -> Script[list[WorkerInfo]]:
+    """Return the workers that are there, the oldest first."""
+    rows = yield from workers.listed()
+    return [
+        WorkerInfo(
+            session=row["session"],
+            name=row["name"],
+            host=row["host"],
+            pid=row["pid"],
+            version=row["version"],
+            queues=tuple(json.loads(row["queues"])),
+            concurrency=row["concurrency"],
+            in_flight=row["in_flight"],
+            handled=row["handled"],
+            p95_s=row["p95"],
+            since=utc(row["since"]),
+            seen_at=utc(row["seen_at"]),
+        )
+        for row in rows
+    ]
 
 
 class SqlHistoryLedger(SqlStore):
@@ -12,5 +39,6 @@ class SqlHistoryLedger(SqlStore):
     numbers_by_name = reads(queries.numbers_by_name)
     totals = reads(queries.totals)
     last_counted = reads(queries.last_counted)
+    workers = reads(worker_infos)
     retention = reads(rounds.kept)
     keep = writes(rounds.keep)

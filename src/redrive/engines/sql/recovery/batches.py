@@ -5,7 +5,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from redrive.broker import tallies
 from redrive.engines import stored
+from redrive.engines.sql.history.failure_tallies import count_in_lanes
 from redrive.engines.sql.recovery.failure_records import next_change
 from redrive.engines.sql.recovery.leases import check
 from redrive.engines.sql.recovery.operations import end_if_done
@@ -214,11 +216,12 @@ def forwarded(lease: Lease, batch: Batch, numbers: Sequence[int], *, reason: str
 def _note_forwarded(batch: Batch, failures: Sequence[int], reason: str) -> Script[None]:
     forward = transition(PARTS, PartEvent.FORWARD)
     assignment, values = (f", {_ADD_REASON}", [reason]) if reason else ("", [])
-    yield Sql(
+    sent = yield Sql(
         f"UPDATE @.parts SET {forward.to}, at = ?{assignment} WHERE operation = ? AND failure IN @ints"
-        f" AND {forward.able}",
+        f" AND {forward.able} RETURNING failure",
         [(yield from now()), *values, batch.operation, list(failures)],
     )
+    yield from count_in_lanes(tallies.SENT, [batch.lane] * len(sent))
 
 
 def doubt(lease: Lease, batch: Batch, numbers: Sequence[int], reason: str) -> Script[None]:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from redrive.broker import tallies
 from redrive.engines import stored
+from redrive.engines.sql.history.failure_tallies import count_failed, count_in_lanes, count_recovered
 from redrive.engines.sql.recovery.state_sql import among, transition
 from redrive.engines.sql.script import Many, Script, Sql, assigned, insert, now, plain, scalar
 from redrive.recovery.port import (
@@ -95,6 +97,8 @@ def record(arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
     yield from _store_failed_again(changed)
     yield from _store_untagged(changed)
     yield from _store_edits(fresh, change)
+    fresh_arrivals = [arrival for arrival, is_new in zip(arrivals, news, strict=True) if is_new]
+    yield from count_failed((each.failure.queue, [group.id for group in each.groups]) for each in fresh_arrivals)
     return [Recorded(id_, is_new) for id_, is_new in zip(homes, news, strict=True)]
 
 
@@ -314,14 +318,9 @@ _FAIL_AGAIN = f"UPDATE @.parts SET {_FAIL.to}, at = ?, reason = ? WHERE operatio
 def _store_failed_again(changed: Mapping[int, Folded]) -> Script[None]:
     """Note, for the operations that sent the messages, that these failed again, and why."""
     time = yield from now()
-    yield Many(
-        _FAIL_AGAIN,
-        [
-            (time, _reason_of(arrival), operation, number)
-            for number, each in changed.items()
-            for operation, arrival in each.failed_again.items()
-        ],
-    )
+    again = [(number, *each) for number, folded in changed.items() for each in folded.failed_again.items()]
+    yield Many(_FAIL_AGAIN, [(time, _reason_of(arrival), operation, number) for number, operation, arrival in again])
+    yield from count_in_lanes(tallies.FAILED_AGAIN, (arrival.failure.queue for _, _, arrival in again))
 
 
 def _store_untagged(changed: Mapping[int, Folded]) -> Script[None]:
@@ -389,6 +388,7 @@ def confirm(confirmations: Sequence[Confirmation]) -> Script[list[Confirmed]]:
         f"UPDATE @.failures SET {_CONFIRM.to}, settled_at = ?, change = ? WHERE number IN @ints AND {_CONFIRM.able}",
         [time, change, sorted(number for number, _ in news)],
     )
+    yield from count_recovered(list(news))
     return [_confirmed(each, ids, before) for each in confirmations]
 
 
