@@ -39,7 +39,7 @@ async def test_failures_are_counted_by_queue_and_group_and_recoveries_by_destina
         await recovery.step()
         await run_all(worker, broker)
         await recovery.step()
-    lanes = {metric: n for metric, n in await rows(broker, "topic = 'lane' AND name = 'orders'", "metric, n")}
+    lanes = dict(await rows(broker, "topic = 'lane' AND name = 'orders'", "metric, n"))
     assert lanes == {"sent": 3, "recovered": 2, "failed_again": 1}
     assert (await failed_by(broker))["queue", "orders"] == 4
 

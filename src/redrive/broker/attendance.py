@@ -2,6 +2,7 @@
 """What a worker says about itself, every few seconds. Pure: no I/O, no clock."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +32,15 @@ class WorkerReport:
     in_flight: int
     handled: int
     p95_s: float | None
+
+
+class Attendance(Protocol):
+    """A store that knows which workers there are, for people to see."""
+
+    async def worker_present(self, report: WorkerReport, seconds: float) -> None:
+        """Note what a worker says about itself; it is forgotten if it says nothing more for so long."""
+        ...
+
+    async def worker_absent(self, session: str) -> None:
+        """Note that a worker has ended."""
+        ...

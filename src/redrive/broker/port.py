@@ -10,12 +10,12 @@ get out. Time is the engine's own business: locks, due times and expiry are deci
 Pure: no I/O, no clock, no randomness; those who implement it have them.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from redrive.broker.attendance import WorkerReport
+from redrive.broker.attendance import Attendance, WorkerReport
 from redrive.broker.effects import (
     Abandon,
     Cancel,
@@ -31,7 +31,7 @@ from redrive.broker.effects import (
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, HeaderValue, Lock, Message, Received, unsealed
 from redrive.broker.settings import QueueSettings, TopicSettings
-from redrive.broker.tallies import Key
+from redrive.broker.tallies import Tallying
 from redrive.broker.topics import Rule, TopicInfo
 from redrive.errors import NotSupported
 
@@ -256,30 +256,6 @@ class Maintenance(Protocol):
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of what no caller has asked for yet: expiry, over-delivered messages, idle queues."""
-        ...
-
-
-class Tallying(Protocol):
-    """A store that keeps a history: it adds up what was counted, and stores it by the minute."""
-
-    def tally(self, counts: Mapping[Key, int]) -> None:
-        """Count what was done. It is kept in memory, and stored with the next ``flush_tallies``."""
-        ...
-
-    async def flush_tallies(self) -> None:
-        """Store what was counted, here and by the engine itself. It is to be called about once a second."""
-        ...
-
-
-class Attendance(Protocol):
-    """A store that knows which workers there are, for people to see."""
-
-    async def worker_present(self, report: WorkerReport, seconds: float) -> None:
-        """Note what a worker says about itself; it is forgotten if it says nothing more for so long."""
-        ...
-
-    async def worker_absent(self, session: str) -> None:
-        """Note that a worker has ended."""
         ...
 
 

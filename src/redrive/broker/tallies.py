@@ -5,7 +5,8 @@ A tally is a number under three words: a topic (``queue``), a name (``orders``) 
 that does the thing counts it; the engine adds up what was counted, and stores it by the minute.
 """
 
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final, Protocol, TypeAlias
 
 Key: TypeAlias = tuple[str, str, str]
 """The topic, the name and the metric of a tally."""
@@ -51,3 +52,15 @@ UNKNOWN: Final = "unknown"
 """Shipments whose outcome is unknown."""
 FILTERED: Final = "filtered"
 """Legs that a filter ended."""
+
+
+class Tallying(Protocol):
+    """A store that keeps a history: it adds up what was counted, and stores it by the minute."""
+
+    def tally(self, counts: Mapping[Key, int]) -> None:
+        """Count what was done. It is kept in memory, and stored with the next ``flush_tallies``."""
+        ...
+
+    async def flush_tallies(self) -> None:
+        """Store what was counted, here and by the engine itself. It is to be called about once a second."""
+        ...

@@ -23,6 +23,7 @@ from redrive.cli.commands import (
     serve,
     topics,
     worker,
+    workers,
 )
 from redrive.cli.output import console
 
@@ -34,7 +35,7 @@ app = typer.Typer(
 )
 _QUEUES, _ROUTES, _RECOVERY, _MORE = "Queues and messages", "Routes and pipelines", "Failed messages", "More"
 _SERVER = "Server"
-for _command in (messages.send, messages.receive, messages.peek, messages.cancel, worker.worker):
+for _command in (messages.send, messages.receive, messages.peek, messages.cancel, worker.worker, workers.workers):
     app.command(rich_help_panel=_QUEUES)(_command)
 app.add_typer(queues.app, name="queues", rich_help_panel=_QUEUES)
 app.add_typer(topics.app, name="topics", rich_help_panel=_QUEUES)
