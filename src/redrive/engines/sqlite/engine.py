@@ -120,7 +120,7 @@ class SqliteEngine(HistoryVerbs):
         self._is_synced = True
         self._seen_version = -1
         self._woken: set[str] = set()
-        self._counted: dict[Key, int] = {}
+        self._group_counts: dict[Key, int] = {}
         self._history = HistoryUpkeep(self)
         self._giving_back: set[asyncio.Future[None]] = set()
 
@@ -417,7 +417,7 @@ class SqliteEngine(HistoryVerbs):
         if self._place is not None and any(request.needs_sync for request in group):
             self._place.check()  # after the commit: a file that is gone by now may have been gone before it
         self._woken |= store.woken
-        self._counted, store.counted = store.counted, {}
+        self._group_counts, store.counted = store.counted, {}
         for request in group:
             if isinstance(request.error, sqlite3.Error) and not request.is_the_users:
                 request.error = errors.translated(request.error, self._path)
@@ -494,8 +494,8 @@ class SqliteEngine(HistoryVerbs):
         return part
 
     def _after_group(self) -> None:
-        if self._counted:
-            counted, self._counted = self._counted, {}
+        if self._group_counts:
+            counted, self._group_counts = self._group_counts, {}
             self._history.tallies.add(counted)
         if self._woken:
             woken, self._woken = self._woken, set()
