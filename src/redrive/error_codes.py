@@ -60,6 +60,7 @@ STATUSES = {
     "subscription-not-found": ErrorStatus(5, 404),
     "task-conflict": ErrorStatus(6, 409),
     "task-not-found": ErrorStatus(3, 404),
+    "journey-not-found": ErrorStatus(3, 404),
     "token-not-found": ErrorStatus(3, 404),
     "topic-conflict": ErrorStatus(6, 409),
     "topic-not-found": ErrorStatus(5, 404),

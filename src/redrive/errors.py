@@ -15,6 +15,7 @@ RedriveError            - the base of them all
     InvalidRequest      - a request over HTTP that does not have the form it must have
     InvalidRoute        - a route that cannot be used, or does not fit the others
     InvalidSetting      - an argument has a value that is not allowed
+    JourneyNotFound     - there is no record of a message
     MissingExtra        - an optional dependency is not installed
     NotAQueue           - a topic, used as a queue
     NotSupported        - something that this engine cannot do
@@ -96,6 +97,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidRoute",
     "InvalidSetting",
+    "JourneyNotFound",
     "LeaseLost",
     "LockLost",
     "MessageError",
@@ -593,6 +595,24 @@ class DestinationNotFound(UsageError, LookupError, code="destination-not-found")
     def __str__(self) -> str:
         known = f"it has: {', '.join(self.known)}" if self.known else "it has none"
         return f"pipeline {self.pipeline!r} has no destination {self.destination!r}; {known}"
+
+
+class JourneyNotFound(UsageError, LookupError, code="journey-not-found"):
+    """There is no record of a message.
+
+    Attributes:
+        message_id: the message's id.
+    """
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(message_id)
+        self.message_id = message_id
+
+    def __str__(self) -> str:
+        return (
+            f"there is no record of {self.message_id!r}: a message that is handled without trouble leaves none, unless"
+            " its queue is declared with journey='all', and a record is kept for 30 days"
+        )
 
 
 class TaskNotFound(UsageError, LookupError, code="task-not-found"):

@@ -9,12 +9,20 @@ from redrive.broker import BlockingBroker, Broker
 from redrive.broker.port import Database, ability, find_ability
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.clock import Clock, system_clock
-from redrive.engines.registry import engine_at, history_ledger_in, ledger_in, pipeline_ledger_in, route_ledger_in
+from redrive.engines.registry import (
+    engine_at,
+    history_ledger_in,
+    journey_ledger_in,
+    ledger_in,
+    pipeline_ledger_in,
+    route_ledger_in,
+)
 from redrive.retry import Policy, Retry
 from redrive.telemetry import Event
 
 if TYPE_CHECKING:  # a program that only sends and receives does not load recovery
     from redrive.history import History
+    from redrive.journey import Journeys
     from redrive.pipeline import OpenPipeline, Pipeline, PipelinePlan, Pipelines
     from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
     from redrive.routes import Routes
@@ -23,6 +31,7 @@ __all__ = [
     "connect",
     "connect_blocking",
     "open_history",
+    "open_journeys",
     "open_pipeline",
     "open_pipelines",
     "open_recovery",
@@ -171,3 +180,14 @@ def open_pipelines(broker: Broker) -> "Pipelines":
     from redrive.pipeline import Pipelines
 
     return Pipelines(broker, pipeline_ledger_in(ability(broker.engine, Database), is_shared=True))
+
+
+def open_journeys(broker: Broker) -> "Journeys":
+    """Return the journeys of a broker's messages, to be entered with ``async with``.
+
+    Args:
+        broker: where the queues are; it must be open by then.
+    """
+    from redrive.journey import Journeys
+
+    return Journeys(journey_ledger_in(ability(broker.engine, Database), is_shared=True))

@@ -13,12 +13,14 @@ FAILURE = HandlerFailure(error=ValueError("bad"), queue="orders", message=MESSAG
 
 
 def test_retrying_now_abandons():
-    assert effects_of(RedeliverNow(), FAILURE, LOCK) == [Abandon(LOCK)]
+    assert effects_of(RedeliverNow(), FAILURE, LOCK) == [Abandon(LOCK, reason="ValueError: bad")]
 
 
 def test_retrying_later_abandons_with_a_delay_and_counts_in_headers():
     counted = {DELAYED_RETRIES: 6, EARLIER_DELIVERIES: 3}
-    assert effects_of(RedeliverLater(5), FAILURE, LOCK) == [Abandon(LOCK, 5, counted, reset_count=True)]
+    assert effects_of(RedeliverLater(5), FAILURE, LOCK) == [
+        Abandon(LOCK, 5, counted, reset_count=True, reason="ValueError: bad")
+    ]
 
 
 def test_your_headers_go_with_it_but_do_not_replace_the_counters():

@@ -31,6 +31,7 @@ from redrive.broker.session import Session
 from redrive.broker.settings import (
     DurationSetting,
     FlagSetting,
+    JourneySetting,
     QueueOptions,
     QueueSettings,
     TopicOptions,
@@ -59,6 +60,7 @@ __all__ = [
     "FlagSetting",
     "HeaderValue",
     "Headers",
+    "JourneySetting",
     "Lock",
     "Message",
     "Payload",

@@ -283,7 +283,7 @@ class Broker:
         """
         engine, limit = self._engine, check_max_messages(max_messages)
         check_queue(queue)
-        began = self._clock.time()
+        began = self._clock.time() if is_traced() else 0.0
         found = await self._waited(queue, wait, lambda: engine.lock_next(queue, limit, delete=delete))
         if found and is_traced():
             spans.received(queue, found, (began, self._clock.time()))

@@ -2,9 +2,10 @@
 """A received message and the four things that can be done with it."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from redrive import duration
 from redrive.broker import spans
@@ -155,9 +156,10 @@ class Delivery:
             raise LockLost(self.queue, self.sequence)
         return until
 
-    async def _settle(self, *effects: Effect) -> list[EffectResult]:
-        if not is_traced():
-            return await self._engine.apply(effects)
+    def _settle(self, *effects: Effect) -> Coroutine[Any, Any, list[EffectResult]]:
+        return self._traced(effects) if is_traced() else self._engine.apply(effects)
+
+    async def _traced(self, effects: Sequence[Effect]) -> list[EffectResult]:
         with spans.settling(effects, [self.message]), spans.sending(effects) as carrying:
             return await self._engine.apply(carrying)
 

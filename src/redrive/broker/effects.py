@@ -75,6 +75,7 @@ class Abandon:
         headers: headers to change or, with None, to remove.
         reset_count: whether its deliveries are counted anew.
         uncount: whether this delivery does not count: no handler has seen the message.
+        reason: why, for its journey.
     """
 
     lock: Lock
@@ -82,6 +83,7 @@ class Abandon:
     headers: Headers | None = None
     reset_count: bool = False
     uncount: bool = False
+    reason: str = ""
 
     def __post_init__(self) -> None:
         if self.delay:

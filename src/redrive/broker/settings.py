@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Protocol, Self, TypedDict, cast
+from typing import Any, Final, Protocol, Self, TypedDict, cast
 
 from redrive import duration, number
 from redrive.broker.rules import LARGEST_MESSAGE_BYTES
@@ -70,6 +70,26 @@ class FlagSetting:
         return number.flag(name, value)
 
 
+JOURNEY_WORDS: Final = ("trouble", "all", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class JourneySetting:
+    """Which messages are noted: those that had trouble, all, none, or all that had trouble and a share of the rest."""
+
+    def checked(self, name: str, value: object) -> str | float:
+        """Return a word, or the share as a number."""
+        if isinstance(value, str) and value in JOURNEY_WORDS:
+            return value
+        try:
+            share = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
+        except ValueError:
+            share = 0.0
+        if not 0.0 < share <= 1.0:
+            raise InvalidSetting(name, value, "must be 'trouble', 'all', 'none', or a share such as 0.01")
+        return share
+
+
 def _setting(default: object, kind: SettingKind, text: str) -> Any:  # noqa: ANN401 - as dataclasses.field
     """Return the field of a setting; one whose default is None may be None."""
     return field(default=default, metadata={"kind": kind, "help": text})
@@ -125,8 +145,8 @@ def _read_settings(kind: Any, text: str) -> Any:  # noqa: ANN401 - a kind of set
 class QueueSettings(_Settings):
     """How a queue behaves. Lengths of time are seconds; a ``timedelta`` is turned into them.
 
-    The metadata of each field has its ``kind``, which is one of ``DurationSetting``, ``WholeSetting`` and
-    ``FlagSetting``, and its ``help``.
+    The metadata of each field has its ``kind``, which is one of ``DurationSetting``, ``WholeSetting``,
+    ``FlagSetting`` and ``JourneySetting``, and its ``help``.
     """
 
     lock_duration: float = _seconds("how long a received message is locked", 60.0, longest=300.0, otherwise=_RENEW)
@@ -137,6 +157,12 @@ class QueueSettings(_Settings):
     duplicate_detection: float | None = _seconds("drop a message whose id was sent within that long")
     requires_session: bool = _flag("receive messages by session only")
     max_message_bytes: int = _whole("how large body and headers may be", LARGEST_MESSAGE_BYTES, 104_857_600)
+    journey: str | float = _setting("trouble", JourneySetting(), "of which messages the journey is noted")
+
+    @property
+    def follows(self) -> float:
+        """The share of messages that are noted although they have no trouble."""
+        return self.journey if isinstance(self.journey, float) else float(self.journey == "all")
 
     def changed(self, wanted: "QueueSettings") -> "QueueSettings":
         """Return the settings to be stored instead of these, if a queue may change to them.
@@ -151,7 +177,7 @@ class QueueSettings(_Settings):
 
     def of_dead_letters(self) -> "QueueSettings":
         """Return the settings of the dead-letter queue of a queue with these."""
-        return QueueSettings(lock_duration=self.lock_duration, max_delivery_count=2_000)
+        return QueueSettings(lock_duration=self.lock_duration, max_delivery_count=2_000, journey=self.journey)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +204,7 @@ class QueueOptions(TypedDict, total=False):
     duplicate_detection: float | timedelta | None
     requires_session: bool
     max_message_bytes: int
+    journey: str | float
 
 
 class TopicOptions(TypedDict, total=False):

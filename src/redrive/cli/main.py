@@ -22,6 +22,7 @@ from redrive.cli.commands import (
     routes,
     serve,
     topics,
+    trace,
     worker,
     workers,
 )
@@ -48,6 +49,7 @@ app.add_typer(failed.app, name="failed", rich_help_panel=_RECOVERY)
 app.add_typer(operations.app, name="operations", rich_help_panel=_RECOVERY)
 app.add_typer(redirects.app, name="redirects", rich_help_panel=_RECOVERY)
 app.command(rich_help_panel=_MORE)(history.history)
+app.command(rich_help_panel=_MORE)(trace.trace)
 app.add_typer(policies.app, name="policies", rich_help_panel=_MORE)
 app.command(rich_help_panel=_SERVER)(serve.serve)
 app.command(rich_help_panel=_MORE)(demo.demo)

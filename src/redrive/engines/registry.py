@@ -11,6 +11,7 @@ from redrive.errors import MissingExtra
 
 if TYPE_CHECKING:  # a program that only sends and receives does not load the other layers
     from redrive.history import HistoryLedger
+    from redrive.journey.ledger import JourneyLedger
     from redrive.pipeline.ledger import PipelineLedger
     from redrive.recovery import Ledger
     from redrive.routes.ledger import RouteLedger
@@ -82,6 +83,18 @@ def history_ledger_in(database: Database, *, is_shared: bool) -> "HistoryLedger"
     from redrive.engines.sql.history.ledger import SqlHistoryLedger
 
     return SqlHistoryLedger(database, is_shared=is_shared)
+
+
+def journey_ledger_in(database: Database, *, is_shared: bool) -> "JourneyLedger":
+    """Return the ledger of journeys in a database.
+
+    Args:
+        database: where it is.
+        is_shared: whether others open and close the database.
+    """
+    from redrive.engines.sql.journey.ledger import SqlJourneyLedger
+
+    return SqlJourneyLedger(database, is_shared=is_shared)
 
 
 def _sqlite(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engine:

@@ -34,7 +34,7 @@ def staged_copy(staged: Staged, batch: Batch, to: str, key: bytes) -> Message:
     edited = edited_id(staged.id, batch.operation) if batch.plan.is_edit else None
     # without a time to live: a copy that expires while staged would count as sent
     headers = {**message.headers, RECOVERY_STAGING: batch.staging_id, RECOVERY_TO: to}
-    copy = message.relabelled(headers if edited is None else {**headers, PARENT: staged.id}, edited)
+    copy = message.relabelled(headers if edited is None else {**headers, PARENT: message.id or staged.id}, edited)
     tag = seal(Tag(batch.operation, staged.failure, is_edited=batch.plan.is_edit), key, queue=to, message=copy)
     return copy.relabelled({**copy.headers, RECOVERY_TAG: tag})
 

@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 from redrive.broker import Abandon, Complete, DeadLetter, Effect, Headers, Lock, Message, Send
-from redrive.printable import encodable
+from redrive.printable import encodable, one_line
 from redrive.worker.recoverability import (
     Decision,
     Discard,
@@ -17,14 +17,20 @@ from redrive.worker.recoverability import (
     postponing_headers,
 )
 
+_LONGEST_REASON = 500
+
 
 def effects_of(decision: Decision, failure: HandlerFailure, lock: Lock) -> list[Effect]:
     """Return the effects, to be applied in one transaction."""
     match decision:
         case RedeliverNow():
-            return [Abandon(lock)]
+            return [Abandon(lock, reason=_said(failure))]
         case RedeliverLater(delay, headers):
-            return [Abandon(lock, delay, {**headers, **postponing_headers(failure)}, reset_count=True)]
+            return [
+                Abandon(
+                    lock, delay, {**headers, **postponing_headers(failure)}, reset_count=True, reason=_said(failure)
+                )
+            ]
         case Postpone(delay, headers):
             return [Abandon(lock, delay, headers or None, uncount=True)]
         case Discard():
@@ -48,3 +54,7 @@ def _copy(message: Message, changes: Headers) -> Message:
     headers = {**message.headers, **changes}
     kept = {name: value for name, value in headers.items() if not (name in changes and value is None)}
     return replace(message, headers=kept, ttl=None)
+
+
+def _said(failure: HandlerFailure) -> str:
+    return encodable(one_line(f"{failure.exception_type}: {failure.exception_message}", _LONGEST_REASON))

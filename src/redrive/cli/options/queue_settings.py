@@ -10,6 +10,7 @@ import typer
 from redrive.broker import (
     DurationSetting,
     FlagSetting,
+    JourneySetting,
     QueueOptions,
     QueueSettings,
     TopicOptions,
@@ -20,7 +21,12 @@ from redrive.cli.exit_status import ExitStatus
 from redrive.cli.options.time import seconds
 from redrive.cli.output import console
 
-_METAVARS = {DurationSetting: "TIME", WholeSetting: "N", FlagSetting: "yes|no"}
+_METAVARS = {
+    DurationSetting: "TIME",
+    WholeSetting: "N",
+    FlagSetting: "yes|no",
+    JourneySetting: "trouble|all|none|SHARE",
+}
 
 
 class _Stated:
@@ -78,6 +84,8 @@ def setting_text(setting: "Field[Any]", value: object) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(setting.metadata["kind"], JourneySetting):
+        return str(value)
     return f"{value:,g} s" if isinstance(setting.metadata["kind"], DurationSetting) else f"{value:,}"
 
 
@@ -93,6 +101,8 @@ def _value(name: str, text: str, kind: object) -> object:
         return seconds(option, text)
     if isinstance(kind, WholeSetting):
         return _whole(option, text)
+    if isinstance(kind, JourneySetting):
+        return text
     return _yes_or_no(option, text)
 
 

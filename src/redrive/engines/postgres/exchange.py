@@ -14,6 +14,7 @@ from redrive.broker.tallies import Key
 from redrive.engines import stored
 from redrive.engines.distribution import deal
 from redrive.engines.fan_out import Recipient, Topic, recipients_of
+from redrive.engines.journeys import Failed, failed_among
 from redrive.engines.postgres.queues import Queue, check_is_queue, is_text
 from redrive.engines.postgres.requests import MOST_AT_ONCE, ApplyRequest, LockRequest
 from redrive.errors import InvalidMessage, RedriveError, SessionRequired
@@ -290,6 +291,7 @@ class Exchange:
         queues: the queues it uses, by their numbers.
         used: those that are sent to or received from.
         woken: the names of the queues in which a message has become ready.
+        moved: what is sent although its id was seen before, such as a message to an error queue.
     """
 
     def __init__(self, token: int, heads: Callable[[int], int]) -> None:
@@ -302,6 +304,7 @@ class Exchange:
         self.queues: dict[int, Queue] = {}
         self.used: dict[int, Queue] = {}
         self.woken: set[str] = set()
+        self.moved: list[Send] = []
 
     @property
     def is_empty(self) -> bool:
@@ -333,6 +336,8 @@ class Exchange:
             for effect in ask.effects:
                 if type(effect) is Send:
                     taken.append(self._outgoing.add(effect, queues(effect.queue)))
+                    if effect.even_if_seen:
+                        self.moved.append(effect)
                 elif type(effect) is Complete:
                     lock = effect.lock
                     queue = queues(lock.queue)
@@ -346,6 +351,21 @@ class Exchange:
         self.used.update(self._outgoing.used)
         self.woken |= self._outgoing.woken
         self._applies.append((ask, taken))
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether something of it is to be noted in the journeys of its messages."""
+        return bool(self.failed) or any(queue.follows for queue in self.queues.values())
+
+    @property
+    def failed(self) -> list[Failed]:
+        """What is noted of messages that a worker moves to an error queue."""
+        return failed_among(self.moved) if self.moved else []
+
+    @property
+    def removals(self) -> list[int]:
+        """The numbers of the messages that are completed."""
+        return [sequence for sequence, _, _ in self._removals]
 
     def _add_lock(self, ask: LockRequest, queue: Queue) -> None:
         place = self._places.get((queue.name, ask.delete))

@@ -14,13 +14,16 @@ from typing import Any, NamedTuple, TypeVar
 from redrive.broker.port import Lock
 from redrive.broker.tallies import Key
 from redrive.engines import stored
+from redrive.engines.journeys import COMPLETED, SENT
 from redrive.engines.postgres import errors
 from redrive.engines.postgres.connections import Again, Connections, is_lost
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.exchange import Exchange
 from redrive.engines.postgres.group_commit import Lane, Request
+from redrive.engines.postgres.journeys import NOTE_FAILED as _NOTE_FAILED
+from redrive.engines.postgres.journeys import columns_of
 from redrive.engines.postgres.queues import Queues, Uses
-from redrive.engines.postgres.session_settings import as_needed
+from redrive.engines.postgres.session_settings import as_needed, in_transaction
 from redrive.engines.postgres.store import COLUMNS
 from redrive.engines.postgres.upkeep import Tidying
 from redrive.errors import LockLost, RedriveError
@@ -28,6 +31,9 @@ from redrive.errors import LockLost, RedriveError
 T = TypeVar("T")
 
 _EXCHANGE = "SELECT * FROM @.exchange(" + ", ".join(f"${number}" for number in range(1, 33)) + ")"
+
+_NOTE_FOLLOWED = "SELECT @.note_followed($1, $2, @.instant($3))"
+_NOTE_STORED = "SELECT @.note_followed(@.stored_now($1), $2, @.instant($3))"
 
 
 class Refused(Exception):
@@ -160,10 +166,29 @@ class Groups:
             self._tidying.note_heads(exchange.heads(rows), began)
         self._deliver(exchange, sequences, rows)
 
-    async def _fetched(self, connection: Connection, _exchange: Exchange, values: Sequence[object]) -> list[Any]:
+    async def _fetched(self, connection: Connection, exchange: Exchange, values: Sequence[object]) -> list[Any]:
         """Carry an exchange out, and return its rows."""
+        if exchange.is_noted:
+            async with in_transaction(connection):
+                return await self._noted(connection, exchange, values)
         async with as_needed(connection):
             rows: list[Any] = await connection.fetch(self.exchange_sql, *values)
+        return rows
+
+    async def _noted(self, connection: Connection, exchange: Exchange, values: Sequence[object]) -> list[Any]:
+        """Carry an exchange out inside a transaction, and note what is to be noted of the journeys of its messages."""
+        if not exchange.is_noted:
+            return await connection.fetch(self.exchange_sql, *values)  # type: ignore[no-any-return]  # rows
+        sql, now = self.database.sql, self.database.now
+        numbers = [stored.storable(number) for number in exchange.removals]
+        if numbers:
+            await connection.execute(sql(_NOTE_FOLLOWED), numbers, COMPLETED, now)
+        rows: list[Any] = await connection.fetch(self.exchange_sql, *values)
+        sent = [each for each in (rows[0]["sequences"] or ()) if each is not None] if rows and rows[0][0] == 0 else []
+        if sent:
+            await connection.execute(sql(_NOTE_STORED), min(sent), SENT, now)
+        if exchange.failed:
+            await connection.execute(sql(_NOTE_FAILED), now, *columns_of(exchange.failed))
         return rows
 
     def _deliver(self, exchange: Exchange, sequences: Sequence[int | None], found: Sequence[Any]) -> None:

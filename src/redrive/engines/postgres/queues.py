@@ -34,6 +34,7 @@ class Queue:
         topic: its subscriptions, if it is a topic.
         subscribes: the number of its topic, if it is a subscription.
         is_plain: whether a message needs nothing from it: no time to live, no session, no duplicates to look for.
+        follows: whether journeys of messages without trouble are noted in it, or in a subscription of it.
     """
 
     id: int
@@ -44,10 +45,13 @@ class Queue:
     topic: "Topic[Queue] | None" = None
     subscribes: int | None = None
     is_plain: bool = field(init=False)
+    follows: bool = field(init=False)
 
     def __post_init__(self) -> None:
         settings = self.settings
         needs = settings.default_ttl is not None or settings.duplicate_detection is not None
+        reached = [] if self.topic is None else [each.follows for _, each in self.topic.subscriptions.values()]
+        object.__setattr__(self, "follows", settings.follows > 0 or any(reached))
         object.__setattr__(self, "is_plain", not needs and not settings.requires_session and self.topic is None)
 
     @property

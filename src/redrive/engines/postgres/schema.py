@@ -14,6 +14,7 @@ from redrive.engines.postgres import expected_schema
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.fan_out_schema import fan_out_migration
 from redrive.engines.postgres.history_schema import counting_functions
+from redrive.engines.postgres.journeys_schema import journeys_migration
 from redrive.engines.postgres.session_settings import in_transaction
 from redrive.engines.postgres.topics_schema import BODY, topics_migration
 from redrive.engines.sql.dialects import POSTGRES
@@ -440,6 +441,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0010_pipelines", POSTGRES.migration(PIPELINES)),
     ("0011_failure_counts", POSTGRES.migration(POSTGRES_COUNTS)),
     ("0012_history", POSTGRES.migration(HISTORY) + POSTGRES_TRIGGER + counting_functions(PLANS)),
+    ("0013_journeys", journeys_migration(PLANS)),
 )
 
 

@@ -46,7 +46,7 @@ class ScriptGroups(Groups):
         await connection.execute(begin(connection))
         try:
             results = await run_together([ask.script() for ask in asks], self.make_driver(connection))
-            rows: list[Any] = await connection.fetch(self.exchange_sql, *values)
+            rows = await self._noted(connection, exchange, values)
             await _commit(connection)
         except Exception as error:
             with suppress(*errors.Trouble):  # then the connection is gone, and the transaction with it

@@ -29,9 +29,11 @@ from redrive.broker.port import (
 from redrive.broker.tallies import Key
 from redrive.clock import utc
 from redrive.engines import stored
+from redrive.engines.journeys import ABANDONED, COMPLETED, DEAD_LETTERED, DEFERRED, SENT, failed_among
 from redrive.engines.postgres.connections import Connections
 from redrive.engines.postgres.driver import Connection, Row
 from redrive.engines.postgres.exchange import OutgoingRows, numbers_of
+from redrive.engines.postgres.journeys import NOTE_FAILED, NOTE_TROUBLE, columns_of, stored_text
 from redrive.engines.postgres.queues import Queue, check_findable, check_is_queue, queues_of
 from redrive.engines.postgres.topics_schema import BODY
 from redrive.errors import LockLost, MessageNotFound, QueueNotFound, SessionLost, SessionRequired
@@ -108,11 +110,13 @@ class Store:
             case Send():
                 return await self._send(effect)
             case Complete(lock):
+                await self._follow(lock, COMPLETED)
                 await self._need(lock, f"DELETE FROM @.messages m USING @.queues q WHERE {_GOOD}")
                 self._count(lock.queue, tallies.COMPLETED)
             case Abandon():
                 await self._abandon(effect)
             case Defer(lock, headers):
+                await self._follow(lock, DEFERRED)
                 await self._change_headers(lock, headers)
                 change = "UPDATE @.messages m SET state = 3, due = NULL, token = NULL FROM @.queues q WHERE "
                 await self._need(lock, change + _GOOD)
@@ -147,7 +151,22 @@ class Store:
             self._count(name, metric, count)
         for queue in outgoing.used:
             await self.touch(queue)
+        await self._note_sent(effect, outgoing, row[0] or [])
         return numbers_of(row[0] or [], [taken])[0]
+
+    async def _note_sent(self, effect: Send, outgoing: OutgoingRows, sequences: Sequence[int | None]) -> None:
+        """Note that a message was sent, where its queue wants that, and that a worker has moved it, if it has."""
+        numbers = [number for number in sequences if number is not None]
+        if numbers and any(queue.follows for queue in outgoing.queues.values()):
+            stored_now = "SELECT @.note_followed(@.stored_now($1), $2, @.instant($3))"
+            await self._row(stored_now, min(numbers), SENT, self._now)
+        if failed := failed_among([effect]):
+            await self._execute(NOTE_FAILED, self._now, *columns_of(failed))
+
+    async def _follow(self, lock: Lock, event: str) -> None:
+        """Note what happens to a message, where its queue wants that."""
+        numbers = [stored.storable(lock.sequence)]
+        await self._row("SELECT @.note_followed($1, $2, @.instant($3))", numbers, event, self._now)
 
     async def touch(self, queue: int) -> None:
         """Note that a queue is being used, as exactly as it needs to be known."""
@@ -200,6 +219,8 @@ class Store:
 
     async def _abandon(self, effect: Abandon) -> None:
         row = await self._held(effect.lock)
+        if not effect.uncount:
+            await self._note(effect.lock, ABANDONED, effect.reason, effect.delay or None)
         await self._change_headers(effect.lock, effect.headers)
         count = 0 if effect.reset_count else row["delivery_count"] - effect.uncount
         if rules.has_had_its_deliveries(count, row["max_delivery_count"]):
@@ -223,11 +244,18 @@ class Store:
     async def _dead_letter(self, effect: DeadLetter) -> None:
         await self._held(effect.lock)
         await self._change_headers(effect.lock, effect.headers)
+        said = f"{effect.reason}: {effect.description}" if effect.description else effect.reason
         source = rules.source_queue(effect.lock.queue)
-        await self._bury(effect.lock, stored.dead_letter_json(effect.reason, effect.description, source))
+        await self._bury(effect.lock, stored.dead_letter_json(effect.reason, effect.description, source), said[:500])
 
-    async def _bury(self, lock: Lock, why: str | None) -> None:
+    async def _note(self, lock: Lock, event: str, reason: str | None, delay: float | None = None) -> None:
+        """Note what is about to happen to a message, in its journey."""
+        number = stored.storable(lock.sequence)
+        await self._execute(NOTE_TROUBLE, self._now, number, event, stored_text(reason), delay)
+
+    async def _bury(self, lock: Lock, why: str | None, said: str | None = None) -> None:
         """Make a message a dead letter. It keeps its number, stays for ever, and is counted anew."""
+        await self._note(lock, DEAD_LETTERED, said)
         await self._execute(
             "UPDATE @.messages m SET queue = q.dead, state = 0, due = NULL, token = NULL, delivery_count = 0,"
             " expires = NULL, session = NULL, dead_letter = coalesce($2, q.over_delivered)"

@@ -15,6 +15,7 @@ import asyncpg
 from redrive.broker.port import Upkeep
 from redrive.engines.postgres.connections import Connections
 from redrive.engines.postgres.driver import Connection
+from redrive.engines.postgres.journeys import FORGET_OLD
 from redrive.engines.postgres.scan_start import Heads
 from redrive.engines.postgres.session_settings import as_needed
 
@@ -75,6 +76,7 @@ class Tidying:
         released, buried = await connection.fetchrow(sql(_RELEASE), now, limit)
         expired = await connection.fetchval(sql(_EXPIRE), now, limit)
         await connection.execute(sql(_FORGET_SEEN), now, limit)
+        await connection.execute(sql(FORGET_OLD), now, limit)
         await connection.execute(sql("SELECT @.drop_messages(id) FROM @.deleted_queues"))
         await connection.execute(sql("DELETE FROM @.deleted_queues WHERE at < now() - interval '10 minutes'"))
         deleted = await connection.fetchval(sql(_DELETE_IDLE), now)

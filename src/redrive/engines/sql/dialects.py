@@ -65,6 +65,7 @@ SQLITE = Dialect(
         "within": _SQLITE_SEARCH,
     },
     types={
+        "@hashed": "",
         "@at(": "datetime(",  # a time for people, as ``@at(column@)``
         "@)": ", 'unixepoch')",
         "@now": "((julianday('now') - 2440587.5) * 86400.0)",
@@ -105,6 +106,7 @@ POSTGRES = Dialect(
         "@time": "float8",
         "@bytes": "bytea",
         "@rowless": "",
+        "@hashed": "USING hash ",
         "@old_": "old_",
         "@_": "",
     },

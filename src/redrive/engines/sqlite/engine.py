@@ -587,6 +587,7 @@ def _upkeep(store: Store, now: float, limit: int, waited_for: Sequence[str]) -> 
     released, over_delivered = store.release_due(now, limit)
     expired = store.expire_due(now, limit)
     store.forget_seen_ids(now, limit)
+    store.forget_old_entries(now, limit)
     return Upkeep(
         released=released,
         expired=expired,

@@ -33,6 +33,8 @@ class QueueRow:
         subscribes: the number of its topic, if it is a subscription.
         rule: and which messages it gets.
         is_plain: whether a message needs nothing from it: no time to live, no session, no fan-out.
+        notes: whether the journeys of messages that have trouble are noted.
+        follows: the share of the others whose journeys are noted.
     """
 
     id: int
@@ -46,11 +48,14 @@ class QueueRow:
     use_granularity_s: float = field(init=False)
     longest_wait_s: float = field(init=False)
     is_plain: bool = field(init=False)
+    notes: bool = field(init=False)
+    follows: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.use_granularity_s = rules.use_granularity_s(self.settings.auto_delete_on_idle)
         self.longest_wait_s = rules.longest_wait_s(self.settings.auto_delete_on_idle)
         settings = self.settings
+        self.notes, self.follows = settings.journey != "none", settings.follows
         self.is_plain = settings.default_ttl is None and not settings.requires_session and self.topic is None
 
 
@@ -59,12 +64,14 @@ class Queues:
 
     Attributes:
         is_changed: whether the transaction has changed them; the code that begins one sets it to False.
+        is_following: whether there is, or was, a queue that notes messages without trouble.
     """
 
     def __init__(self) -> None:
         self._version = -1
         self._deleted = -1
         self.is_changed = False
+        self.is_following = False
         self._by_name: dict[str, QueueRow] = {}
         self._by_id: dict[int, QueueRow] = {}
 
@@ -240,6 +247,7 @@ class Queues:
 
     def _add(self, queue: QueueRow) -> None:
         self._by_name[queue.name] = self._by_id[queue.id] = queue
+        self.is_following = self.is_following or queue.follows > 0
         if queue.subscribes is not None and queue.rule is not None:
             topic = self._by_id[queue.subscribes].topic
             if topic is not None:

@@ -13,6 +13,7 @@ from functools import cache
 
 from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.history.schema import HISTORY, SQLITE_TRIGGER
+from redrive.engines.sql.journey.schema import JOURNEYS
 from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.pipeline.schema import PIPELINES
 from redrive.engines.sql.recovery.counts_schema import SQLITE_COUNTS
@@ -151,6 +152,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0010_pipelines", SQLITE.migration(PIPELINES)),
     ("0011_failure_counts", SQLITE.migration(SQLITE_COUNTS)),
     ("0012_history", SQLITE.migration(HISTORY) + SQLITE_TRIGGER),
+    ("0013_journeys", SQLITE.migration(JOURNEYS)),
 )
 
 _OLD_NAMES = re.compile(

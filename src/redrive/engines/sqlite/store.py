@@ -26,7 +26,17 @@ from redrive.broker.port import (
 )
 from redrive.clock import utc
 from redrive.engines import stored
-from redrive.engines.sqlite import rows
+from redrive.engines.journeys import (
+    ABANDONED,
+    COMPLETED,
+    DEAD_LETTERED,
+    DEFERRED,
+    EXPIRED,
+    LOCK_EXPIRED,
+    SENT,
+    failed_among,
+)
+from redrive.engines.sqlite import journeys, rows
 from redrive.engines.sqlite.outgoing_messages import OutgoingMessages
 from redrive.engines.sqlite.queues import QueueRow, Queues
 from redrive.errors import (
@@ -115,17 +125,22 @@ class Store:
             outgoing.add(self.queues.get(effect.queue), effect, properties)
             for effect, properties in zip(sends, texts, strict=True)
         ]
-        self._last_sequence = outgoing.sequence
+        first, self._last_sequence = self._last_sequence + 1, outgoing.sequence
         outgoing.store()
         self.woken |= outgoing.woken
         for queue in outgoing.used.values():
             self._touch(queue, now)
+            if queue.follows:
+                journeys.note_followed(self.connection, queue, range(first, outgoing.sequence + 1), SENT, now)
         for number, sent in outgoing.sent_to().items():
             to = self.queues.by_id(number)
             if to.dead_id == number:  # no subscription gets it
                 self._count(rules.source_queue(to.name), tallies.DEAD, sent)
             else:
                 self._count(to.name, tallies.SENT, sent)
+        if failed := failed_among(sends):
+            known = [each for each in failed if self.queues.has(each.place) and self.queues.get(each.place).notes]
+            journeys.note_failed(self.connection, known, now)
         return outcomes
 
     def cancel(self, effect: Cancel, now: float) -> None:
@@ -146,6 +161,8 @@ class Store:
         keys: list[tuple[Any, ...]] = [
             (lock.sequence, lock.token, self.queues.get(lock.queue).id, now) for lock in locks
         ]
+        if self.queues.is_following:
+            self._note_completed(locks, now)
         delete = "DELETE FROM redrive_messages WHERE sequence = ? AND token = ? AND queue = ? AND due > ?"
         try:
             deleted = self.connection.executemany(delete, keys).rowcount
@@ -157,9 +174,19 @@ class Store:
             self._count(queue, tallies.COMPLETED, done)
         return deleted == len(keys)
 
+    def _note_completed(self, locks: Sequence[Lock], now: float) -> None:
+        for name in {lock.queue for lock in locks}:
+            if (queue := self.queues.get(name)).follows:
+                followed = [stored.storable(lock.sequence) for lock in locks if lock.queue == name]
+                journeys.note_followed(self.connection, queue, followed, COMPLETED, now)
+
     def abandon(self, effect: Abandon, now: float) -> None:
         """Give a locked message back."""
         queue, state, count, properties = self._held(effect.lock, now)
+        if queue.notes and not effect.uncount:
+            until = now + effect.delay if effect.delay > 0 else None
+            sequences = [effect.lock.sequence]
+            journeys.note(self.connection, queue, sequences, ABANDONED, now, reason=effect.reason, until=until)
         if effect.headers:
             self._change_headers(effect.lock, properties, effect.headers)
         count = 0 if effect.reset_count else count - effect.uncount
@@ -178,7 +205,9 @@ class Store:
 
     def defer(self, effect: Defer, now: float) -> None:
         """Set a locked message aside."""
-        _, _, _, properties = self._held(effect.lock, now)
+        queue, _, _, properties = self._held(effect.lock, now)
+        if queue.follows:
+            journeys.note_followed(self.connection, queue, [effect.lock.sequence], DEFERRED, now)
         if effect.headers:
             self._change_headers(effect.lock, properties, effect.headers)
         self.connection.execute(
@@ -215,6 +244,9 @@ class Store:
         """Make messages dead letters. They keep their numbers, stay for ever, and are counted anew."""
         if sequences:
             self._count(queue.name, tallies.DEAD, len(sequences))
+        if queue.notes:
+            said = f"{reason}: {description}" if description else reason
+            journeys.note(self.connection, queue, sequences, DEAD_LETTERED, self._last_now, reason=said[:500])
         why = stored.dead_letter_json(reason, description, rules.source_queue(queue.name))
         self.connection.executemany(
             "UPDATE redrive_messages SET queue = ?, state = 0, due = NULL, token = NULL, delivery_count = 0,"
@@ -540,6 +572,7 @@ class Store:
         """Make messages available, from rows of ``_DUE_COLUMNS``; return how many had had enough instead."""
         if not due:
             return 0
+        self._note_lost(due)
         self.connection.executemany(
             "UPDATE redrive_messages SET state = CASE state WHEN 4 THEN 3 ELSE 0 END, due = NULL, token = NULL"
             " WHERE sequence = ?",
@@ -555,6 +588,13 @@ class Store:
             self._bury_over_delivered(queue, spent)
             buried += len(spent)
         return buried
+
+    def _note_lost(self, due: Sequence[stored.Row]) -> None:
+        """Note the locks that have ended, among rows of ``_DUE_COLUMNS``."""
+        for queue_id in {row[1] for row in due if row[2] != State.SCHEDULED}:
+            if (queue := self.queues.by_id(queue_id)).notes:
+                lost = [row[0] for row in due if row[1] == queue_id and row[2] != State.SCHEDULED]
+                journeys.note(self.connection, queue, lost, LOCK_EXPIRED, self._last_now)
 
     def expire_due(self, now: float, limit: int) -> int:
         """Drop or dead-letter messages whose time to live is over."""
@@ -573,8 +613,14 @@ class Store:
         if queue.settings.dead_letter_on_expiration:
             self._bury(queue, sequences, rules.TTL_EXPIRED, rules.EXPIRED_TEXT)
         else:
+            if queue.notes:
+                journeys.note(self.connection, queue, sequences, EXPIRED, self._last_now)
             self._drop(sequences)
             self._count(queue.name, tallies.EXPIRED, len(sequences))
+
+    def forget_old_entries(self, now: float, limit: int) -> None:
+        """Forget what was noted of journeys long ago."""
+        journeys.forget_old(self.connection, now, limit)
 
     def forget_seen_ids(self, now: float, limit: int) -> None:
         """Forget message ids whose window is over."""

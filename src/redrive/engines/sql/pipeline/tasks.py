@@ -48,6 +48,10 @@ _ITEMS: Final = _columns(
     "task text, position integer, item text, parent_task text, parent_position integer, shipment integer, body text,"
     " size bigint",
 )
+_JOURNEYS: Final = _columns(
+    "journey_entries",
+    "message_id text, parent text, at float8, layer text, event text, place text, attempt integer, reason text",
+)
 _BODIES: Final = _columns("pipeline_bodies", "id text, body bytea")
 _SHIPMENTS: Final = _columns(
     "pipeline_shipments",
@@ -85,7 +89,11 @@ def accept(task: NewTask, key: str | None, digest: str, action: NewAction) -> Sc
         if not rows:
             yield from _raise_seen(task.pipeline, key, digest)
     noted = [_action_values(task.id, task.pipeline, "", action, time)]
-    yield Inserts({**_rows_of([task], time, TaskEvent.ACCEPT), _ACTIONS: noted})
+    rows_by_table = {**_rows_of([task], time, TaskEvent.ACCEPT), _ACTIONS: noted}
+    if isinstance(parent := action.detail.get("parent"), str):  # so that the message's journey leads here
+        entry = (task.id, plain(parent), time, "re-run", "submitted", task.pipeline, 1, "")
+        rows_by_table[_JOURNEYS] = [entry]
+    yield Inserts(rows_by_table)
 
 
 def _raise_seen(pipeline: str, key: str, digest: str) -> Script[None]:
