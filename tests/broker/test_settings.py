@@ -21,6 +21,7 @@ WRONG = {
     "dead_letter_on_expiration": [1, 0, None, "yes"],
     "requires_session": [1, 0, None, "yes"],
     "max_message_bytes": [0, -1, 100 * 1_048_576 + 1, 1.5, "1", None, True],
+    "journey": ["some", "", 0, -1, 1.5, True, None, math.nan, "2"],
 }
 RIGHT = {
     "lock_duration": [0.001, 1, 300, timedelta(minutes=5)],
@@ -31,6 +32,7 @@ RIGHT = {
     "dead_letter_on_expiration": [True, False],
     "requires_session": [True, False],
     "max_message_bytes": [1, 100 * 1_048_576],
+    "journey": ["trouble", "all", "none", 0.01],
 }
 
 
@@ -48,6 +50,7 @@ def test_the_defaults_are_these():
         "duplicate_detection": None,
         "requires_session": False,
         "max_message_bytes": 1_048_576,
+        "journey": "trouble",
     }
 
 

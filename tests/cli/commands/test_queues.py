@@ -75,7 +75,7 @@ def test_every_setting_can_be_stated(read):
     declared = read(
         *("queues", "declare", "orders", "--lock-duration", "2m", "--max-delivery-count", 5, "--default-ttl", "1h"),
         *("--dead-letter-on-expiration", "yes", "--auto-delete-on-idle", "1d", "--duplicate-detection", 30),
-        *("--requires-session", "yes", "--max-message-bytes", 1000),
+        *("--requires-session", "yes", "--max-message-bytes", 1000, "--journey", "0.01"),
     )
     assert declared["settings"] == {
         "lock_duration": 120.0,
@@ -86,6 +86,7 @@ def test_every_setting_can_be_stated(read):
         "duplicate_detection": 30.0,
         "requires_session": True,
         "max_message_bytes": 1000,
+        "journey": 0.01,
     }
 
 

@@ -49,6 +49,7 @@ def test_what_was_not_stated_is_left_out_and_none_switches_off():
         ("default_ttl", None, "none"),
         ("requires_session", False, "no"),
         ("max_message_bytes", 1_048_576, "1,048,576"),
+        ("journey", "all", "all"),
     ],
 )
 def test_a_setting_is_shown_in_words(name, value, text):
