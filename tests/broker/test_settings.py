@@ -9,7 +9,7 @@ import pytest
 
 from redrive.broker import Capabilities, QueueSettings
 from redrive.broker.rules import check_queue_name
-from redrive.broker.settings import DurationSetting, FlagSetting, QueueOptions, WholeSetting
+from redrive.broker.settings import DurationSetting, FlagSetting, JourneySetting, QueueOptions, WholeSetting
 from redrive.errors import InvalidSetting
 
 WRONG = {
@@ -66,7 +66,7 @@ def test_the_options_that_type_checkers_know_are_the_settings():
 
 def test_every_setting_says_what_it_is_and_what_it_may_be():
     kinds = {each.name: type(each.metadata["kind"]) for each in fields(QueueSettings)}
-    assert set(kinds.values()) == {DurationSetting, FlagSetting, WholeSetting}
+    assert set(kinds.values()) == {DurationSetting, FlagSetting, JourneySetting, WholeSetting}
     assert all(each.metadata["help"] for each in fields(QueueSettings))
     assert fields(QueueSettings)[0].metadata["kind"].longest == 300.0
 
