@@ -30,6 +30,12 @@ def claim_of_rate(figures, size):
     return ratio_claim(promise, 0.25, middle(figures, "recover", size, STEP.name), best_raw(figures, size))
 
 
+def claim_of_reading(figures, size):
+    """Claim the rate at which failures are read beside the raw loop."""
+    promise = f"read {size:,} failures ≥ 0.4x the better raw loop"
+    return ratio_claim(promise, 0.4, figures["ingest"].get(size), best_raw(figures, size))
+
+
 def growth(figures, scenario, small, large):
     """Return how many times a figure is what it was, or None."""
     before, after = (middle(figures, scenario, size, STEP.name) for size in (small, large))
@@ -61,6 +67,7 @@ def claims(figures, sizes, looks):
     small, main = min(sizes), max(size for size in sizes if size < MILLION or len(sizes) == 1)
     larger = sorted({main, MILLION})
     found = [claim_of_rate(figures, size) for size in larger]
+    found += [claim_of_reading(figures, size) for size in larger]
     found += [claim_of_cost(figures, small, size) for size in larger]
     found += [claim_of_memory(figures, before, after) for before, after in pairwise([small, *larger])]
     return [*found, *(claim_of_look(figures, name, max(sizes)) for name in looks)]

@@ -45,4 +45,4 @@ def shortened(text: str, longest: int) -> str:
 
 def encodable(text: str) -> str:
     """Return a text that can be stored: half of a surrogate pair is spelled out."""
-    return text.encode(errors="backslashreplace").decode()
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()

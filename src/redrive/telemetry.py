@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import cache
 from types import MappingProxyType
@@ -65,7 +65,17 @@ class Event:
 
     def fields(self) -> dict[str, object]:
         """Return the fields by name."""
-        return asdict(self)
+        found = {name: getattr(self, name) for name in _names_of(type(self))}  # type: ignore[arg-type]  # a class is hashable
+        return found if _PLAIN.issuperset(map(type, found.values())) else asdict(self)
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None), datetime})
+"""Nothing that could be changed later, so it need not be copied."""
+
+
+@cache
+def _names_of(event: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(event))
 
 
 def is_traced() -> bool:
@@ -102,8 +112,13 @@ def report(event: Event, on_event: "Callable[[Event], object] | None" = None) ->
             logger.exception("an observer of %s failed; the operation goes on", event.name)
 
 
+@cache
+def _logger(layer: str) -> logging.Logger:
+    return logging.getLogger(layer)
+
+
 def _log(event: Event) -> None:
-    layer = logging.getLogger(event.layer)
+    layer = _logger(event.layer)
     if layer.isEnabledFor(event.level):
         layer.log(event.level, "%s", event, extra={"redrive_event": event.name, "redrive": event.fields()})
 

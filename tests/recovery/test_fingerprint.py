@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from redrive.printable import shortened
 from redrive.recovery import fingerprint
-from redrive.recovery.fingerprint import EXAMINED, Group, exception_group, excerpt, group_id
+from redrive.recovery.fingerprint import EXAMINED, Group, exception_group, excerpt, group_id, without_message
 from redrive.worker.exception import trace_of
 
 SHOP = "/srv/shop/shop/orders.py"
@@ -533,3 +533,20 @@ def test_any_shuffled_traceback_has_a_group(text):
 def test_order_lines_and_texts_never_matter(members, line, text):
     """Checklist 11, 15."""
     assert group("\n" * 3 + trace("\n" * line + MANY.format(members=", ".join(members), text=text))) == many("a, b, c")
+
+
+@given(
+    st.sampled_from(["", "shop.NoStock"]),
+    st.lists(
+        st.sampled_from([*LINES, *(DOTNET + JAVA).split("\n"), "at a:b(c)", "E: said", "E : x", ":", "in: f(x)"]),
+        max_size=30,
+    ),
+    st.sampled_from(["", "\n", "\n\n"]),
+)
+def test_a_trace_without_its_last_message_is_in_the_same_group(kind, lines, end):
+    text = "\n".join(lines) + end
+    assert exception_group(kind, without_message(text), "reason") == exception_group(kind, text, "reason")
+
+
+def test_traces_that_differ_in_their_message_alone_are_equal_without_it():
+    assert without_message(f"{JAVA}\nE: order 1") == without_message(f"{JAVA}\nE: order 2")

@@ -8,7 +8,7 @@ import pytest
 
 from redrive.broker import Message
 from redrive.errors import EngineUnavailable
-from redrive.recovery import MessageFailed, MessageSetAside, Status
+from redrive.recovery import MessageFailed, MessageSetAside, Status, ingest
 from redrive.wiring import open_recovery
 from redrive.worker import Recoverability
 from tests.recovery.sites import Crash
@@ -323,3 +323,27 @@ async def test_a_recovery_is_opened_as_a_program_opens_it(process):
         assert await recovery.ingest() is False
         found = await recovery.failed()
     assert {each.status for each in found} <= {Status.UNRESOLVED}
+
+
+async def test_more_failures_than_fit_on_two_pages_are_all_read(process, monkeypatch):
+    monkeypatch.setattr(ingest, "_PAGE", 5)
+    await process.broker.send_many("error", [process.site.failed_message() for _ in range(23)])
+    assert await process.recovery.ingest()
+    assert await process.recovery.count() == 23
+    assert (await process.broker.inspect("error")).ready == 0
+
+
+async def test_a_page_that_cannot_be_stored_does_not_keep_the_other_from_its_end(process, monkeypatch):
+    """Two pages are on their way; the one that failed is given back, and the other reader gets it."""
+    monkeypatch.setattr(ingest, "_PAGE", 5)
+    await process.broker.send_many("error", [process.site.failed_message() for _ in range(15)])
+    process.at("ledger.record", raise_once, nth=2)
+    with pytest.raises(EngineUnavailable):
+        await process.recovery.ingest()
+    assert await process.recovery.count() == 15
+    info = await process.broker.inspect("error")
+    assert (info.ready, info.locked) == (0, 0)
+
+
+def raise_once(*_values):
+    raise EngineUnavailable("away")

@@ -19,15 +19,14 @@ Frameworks read their headers by exact names, and so does Redrive. The names of 
 lower case: brokers write them, and bridges and exporters change their case.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 
 from redrive.broker import Headers, HeaderValue, Message, Received
 from redrive.broker.headers import (
-    DELAYED_RETRIES,
-    EARLIER_DELIVERIES,
     FAILED,
     FAILED_AT,
     FAILED_DELAYED_RETRIES,
@@ -40,11 +39,12 @@ from redrive.broker.headers import (
     FAILED_REASON,
     FAILED_STACK_TRACE,
     FAILED_WORKER,
-    RECOVERY,
 )
+from redrive.broker.port import unsealed
 from redrive.broker.rules import check_queue_name, is_dead_letter_queue, source_queue
 from redrive.errors import InvalidSetting
 from redrive.printable import encodable, shortened
+from redrive.recovery.failure_headers import KEPT, header_names, is_celery
 from redrive.recovery.header_values import (
     LONGEST_TIME,
     as_instant,
@@ -54,23 +54,6 @@ from redrive.recovery.header_values import (
     first_type,
     queue_of_address,
 )
-
-_PREFIXES = (
-    *(FAILED, RECOVERY),
-    *("NServiceBus.FailedQ", "NServiceBus.TimeOfFailure", "NServiceBus.ExceptionInfo."),
-    *("NServiceBus.Retries", "NServiceBus.FLRetries"),
-    *("MT-Fault-", "MT-Host-"),
-)
-_NAMES = frozenset({DELAYED_RETRIES, EARLIER_DELIVERIES, "MT-Reason", "MT-Redelivery-Count"})
-_KEPT = frozenset({"MT-Fault-Address", "MT-Host-Info"})
-"""Headers that look like those of a failure, but belong to the message: the sender, and where to report faults."""
-_OF_BROKERS = frozenset(
-    {f"x-{which}-death-{what}" for which in ("first", "last") for what in ("queue", "reason", "exchange")}
-    | {f"deadletter{what}" for what in ("source", "reason", "errordescription")}
-    | {"x-death", "x-opt-deaths", "x-delivery-count"}
-)
-_OF_CELERY = frozenset({"retries", "exc_type", "exc_module", "exc_message", "exception", "traceback", "date_done"})
-_SIGNS_OF_CELERY = ("lang", "root_id", "argsrepr", "origin")
 
 _QUEUE_HEADERS = f"{FAILED_QUEUE}, NServiceBus.FailedQ, MT-Fault-InputAddress, DeadLetterSource or x-death"
 _TEXTS = ("exception_type", "exception_message", "stack_trace", "source", "reason", "host", "worker", "description")
@@ -153,6 +136,9 @@ class Failure:
     headers: Mapping[str, HeaderValue] = field(default_factory=dict[str, HeaderValue])
 
 
+_OpenFailure = unsealed(Failure)
+
+
 class Unreadable(Exception):
     """A message that does not say enough to be recovered.
 
@@ -165,7 +151,7 @@ class Unreadable(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Statement:
     """What a message says in one format; empty where it says nothing."""
 
@@ -177,12 +163,13 @@ class _Statement:
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def read_failure(received: Received, *, queue: str | None = None) -> Failure:
+def read_failure(received: Received, *, queue: str | None = None, key: str | None = None) -> Failure:
     """Return what a failed message says about its failure.
 
     Args:
         received: the message, as it is in an error queue or a dead-letter queue.
         queue: the queue it failed in, from a person; used if the message does not say.
+        key: the key of the failure, if the engine distinguishes failures; None: what the message says.
 
     Raises:
         Unreadable: it has no id, or does not say in which queue it failed.
@@ -191,24 +178,34 @@ def read_failure(received: Received, *, queue: str | None = None) -> Failure:
         raise Unreadable(
             "it has no message id, so its attempts cannot be distinguished from others; send it again with an id"
         )
-    statements = [each for read in _READERS if (each := read(received)) is not None]
+    statements = [each for read in _readers(tuple(received.headers)) if (each := read(received)) is not None]
     timed = next((each for each in statements if as_text(each.at)), None)
     dead, headers = received.dead_letter_info, received.headers
-    texts = {name: next((text for each in statements if (text := each.texts.get(name))), "") for name in _TEXTS}
+    texts = _together(statements)
     if dead:  # the queue's own note is newer: headers say why it was moved before, for example to an error queue
         texts["reason"], texts["description"] = dead.reason or texts["reason"], dead.description or texts["description"]
-    return Failure(
-        message_id=received.id,
-        queue=_queue(received, statements, queue),
-        failed_at=(as_instant(timed.at) if timed else None) or received.enqueued_at,
-        key=_key(timed) if timed else f"{received.queue}#{received.sequence}",
-        message_type=_stored(_message_type(received)),
-        tries=min(next((each.tries for each in statements if each.tries), 0), _MOST_TRIES),
-        vocabulary=statements[0].vocabulary if statements else "dead-letter",
-        headers={name: value for name, value in _failure_headers(headers).items() if not name.startswith(RECOVERY)},
-        operation=None,
-        **{name: _stored(text, 8_000 if name == "stack_trace" else 1_000) for name, text in texts.items()},
-    )
+    failure = _OpenFailure()
+    failure.message_id = received.id
+    failure.queue = _queue(received, statements, queue)
+    failure.failed_at = (as_instant(timed.at) if timed else None) or received.enqueued_at
+    failure.key = key or (_key(timed) if timed else f"{received.queue}#{received.sequence}")
+    failure.message_type = _stored(_message_type(received))
+    failure.tries = min(next((each.tries for each in statements if each.tries), 0), _MOST_TRIES)
+    failure.vocabulary = statements[0].vocabulary if statements else "dead-letter"
+    failure.headers = {name: headers[name] for name in header_names(headers).failure}
+    failure.operation = None
+    for name, text in texts.items():
+        setattr(failure, name, text and _stored(text, 8_000 if name == "stack_trace" else 1_000))
+    failure.__class__ = Failure
+    return failure  # type: ignore[no-any-return]  # now it is one
+
+
+def _together(statements: list[_Statement]) -> dict[str, str]:
+    """Return the texts of several formats; the first that has one says it."""
+    texts: dict[str, str] = dict.fromkeys(_TEXTS, "")
+    for each in reversed(statements):
+        texts.update((name, text) for name, text in each.texts.items() if text)
+    return texts
 
 
 def clean(message: Message) -> Message:
@@ -216,20 +213,9 @@ def clean(message: Message) -> Message:
 
     Counters of redeliveries are removed too, so that it starts afresh where it is sent.
     """
-    failed = _failure_headers(message.headers)
-    return replace(message, headers={name: value for name, value in message.headers.items() if name not in failed})
-
-
-def _failure_headers(headers: Headers) -> dict[str, HeaderValue]:
-    of_celery = _OF_CELERY if _is_celery(headers) else frozenset[str]()
-    return {
-        name: value
-        for name, value in headers.items()
-        if (name.startswith(_PREFIXES) and name not in _KEPT)
-        or name in _NAMES
-        or name in of_celery
-        or name.lower() in _OF_BROKERS
-    }
+    headers = message.headers
+    kept = {name: headers[name] for name in header_names(headers).others}
+    return message.relabelled(kept) if message.ttl is None else replace(message, headers=kept)
 
 
 # --- the vocabularies
@@ -257,7 +243,7 @@ def _nservicebus(received: Received) -> _Statement | None:
 
 def _masstransit(received: Received) -> _Statement | None:
     headers, fault = received.headers, "MT-Fault-"
-    if "MT-Reason" not in headers and not any(n.startswith(fault) and n not in _KEPT for n in headers):
+    if "MT-Reason" not in headers and not any(n.startswith(fault) and n not in KEPT for n in headers):
         return None
     queue = queue_of_address(as_text(headers.get("MT-Fault-InputAddress")))
     tries = _tries(headers, "MT-Fault-RetryCount", "MT-Fault-RedeliveryCount")
@@ -279,7 +265,7 @@ def _celery(received: Received) -> _Statement | None:
     ``origin`` is not the host: that is where the task was called, not where it failed.
     """
     headers = received.headers
-    if not _is_celery(headers):
+    if not is_celery(headers):
         return None
     said, worker = as_text(headers.get("exception")), as_text(headers.get("hostname"))  # ValueError('no'), celery@host
     module, kind = as_text(headers.get("exc_module")), as_text(headers.get("exc_type")) or said.partition("(")[0]
@@ -318,13 +304,20 @@ def _dead_letter(received: Received) -> _Statement | None:
     return _Statement("dead-letter", (dead.source if dead else "") or received.queue)
 
 
-_READERS = (_redrive, _nservicebus, _masstransit, _azure, _celery, _rabbitmq, _dead_letter)
-
-
-def _is_celery(headers: Headers) -> bool:
-    """Say whether a message is a task of Celery. Two plain words are not enough: any program may use them."""
-    named = all(isinstance(headers.get(name), str) for name in ("task", "id"))
-    return named and any(sign in headers for sign in _SIGNS_OF_CELERY)
+@lru_cache(maxsize=1_000)
+def _readers(names: tuple[str, ...]) -> tuple[Callable[[Received], _Statement | None], ...]:
+    """Return the readers of the formats that a message with these headers may have, in the order of their words."""
+    lower = {name.lower() for name in names}
+    formats = (
+        (_redrive, any(name.startswith(FAILED) for name in names)),
+        (_nservicebus, not _SIGNS_OF_NSERVICEBUS.isdisjoint(names)),
+        (_masstransit, any(name.startswith("MT-") for name in names)),
+        (_azure, any(name.startswith("deadletter") for name in lower)),
+        (_celery, "task" in names),
+        (_rabbitmq, any(name.startswith("x-") for name in lower)),
+        (_dead_letter, True),
+    )
+    return tuple(read for read, may_have in formats if may_have)
 
 
 # --- what all of them have
@@ -370,10 +363,12 @@ def _message_type(received: Received) -> str:
     kind = as_text(headers.get("MT-Fault-MessageType")) or as_text(headers.get("MT-MessageType"))
     if kind:  # urn:message:Shop:PlaceOrder;urn:message:Shop:ICommand
         return kind.partition(";")[0].removeprefix("urn:message:").replace(":", ".")
-    return as_text(headers.get("task")) if _is_celery(headers) else received.message.subject or ""
+    return as_text(headers["task"]) if "task" in headers and is_celery(headers) else received.message.subject or ""
 
 
 def _stored(text: str, longest: int = 1_000) -> str:
+    if len(text) <= longest and text.isascii() and "\0" not in text:  # as nearly all are
+        return text
     return shortened(text.replace("\0", "␀"), longest)
 
 

@@ -105,6 +105,18 @@ def exception_group(exception_type: str, stack_trace: str, reason: str = "") -> 
     return _group(("", reason), reason or "no exception and no reason")
 
 
+def without_message(trace: str) -> str:
+    """Return a trace without the text of its last exception, which does not count; the group is the same.
+
+    So that the group of failures that differ in that text alone is found once.
+    """
+    before, _, last = trace.rstrip("\n").rpartition("\n")
+    kind, colon, _ = last.partition(":")
+    if not colon or last.startswith(" ") or kind.partition(" ")[0] in _AT:
+        return trace
+    return f"{before}\n{kind}:"
+
+
 def group_id(classifier: str, title_or_key: str) -> str:
     """Return the id of a group: 16 hexadecimal digits; groups of a program's own classifiers begin with an ``x``."""
     compared = "\0".join((str(VERSION), classifier, title_or_key))

@@ -12,7 +12,6 @@ from hashlib import blake2b
 from redrive.broker import Message, Received
 from redrive.broker.rules import source_queue
 from redrive.recovery.failure_formats import Failure
-from redrive.recovery.tags import Tag
 
 _OURS = ("redrive", "dead-letter")
 """The formats whose programs leave all other headers unchanged. Other frameworks add headers of their own."""
@@ -33,16 +32,13 @@ def failure_id(failure: Failure, message: Message, digest: str) -> str:
     return blake2b(repr(known).encode(errors="backslashreplace"), digest_size=16).hexdigest()
 
 
-def failure_key(received: Received, failure: Failure, tag: Tag | None, *, is_exact: bool) -> str:
+def exact_key(received: Received) -> str:
     """Return the key of one failure of a message: different for each failure, the same in every delivery.
+
+    For engines that move a message in one transaction, so that each failure is there once.
 
     Args:
         received: the message, as it is in an error queue or a dead-letter queue.
-        failure: what it says about its failure.
-        tag: what its tag says.
-        is_exact: whether the engine moves a message there in one transaction, so that each failure is there once.
     """
-    if not is_exact:
-        return failure.key if tag is None else f"{failure.key}/{tag.operation}"
     # A dead letter keeps its number. The time distinguishes a queue from one that was deleted and declared again.
     return f"{source_queue(received.queue)}#{received.sequence}@{received.enqueued_at.timestamp():.6f}"

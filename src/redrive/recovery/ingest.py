@@ -6,6 +6,7 @@ are delivered again, and recording them again changes nothing. A message that wa
 completed nor given back, may have killed its reader: it is read alone, and set aside if that happens again.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,14 +23,15 @@ from redrive.broker.headers import (
     RECOVERY_QUEUE,
     RECOVERY_TAG,
 )
+from redrive.broker.port import unsealed
 from redrive.broker.rules import CONFIRMATIONS, digest_of, source_queue
 from redrive.errors import LockLost, QueueNotFound, RedriveError
 from redrive.recovery.arrivals import Arrival, Confirmation, Heard, SetAside
 from redrive.recovery.environment import Tools
 from redrive.recovery.events import MessageFailed, MessageRecovered, MessageSetAside
 from redrive.recovery.failure_formats import Failure, Unreadable, clean, read_failure
-from redrive.recovery.fingerprint import Group, exception_group, group_id
-from redrive.recovery.identity import failure_id, failure_key
+from redrive.recovery.fingerprint import Group, exception_group, group_id, without_message
+from redrive.recovery.identity import exact_key, failure_id
 from redrive.recovery.own_queues import PAGE_BYTES
 from redrive.recovery.tags import read_tag
 from redrive.telemetry import Event
@@ -37,7 +39,7 @@ from redrive.telemetry import Event
 Classifier: TypeAlias = Callable[[Failure, Message], str | None]
 """Returns in a few words what a failure has in common with others; None: nothing."""
 
-_PAGE = 100
+_PAGE = 500
 _MOST_DEATHS = 4
 """How many readers a message that is read alone may kill before it is set aside."""
 
@@ -51,7 +53,10 @@ _DEADLY = "the process that read it stopped in the middle, {times} times; look a
 
 
 _exception_group = lru_cache(maxsize=1_000)(exception_group)
-"""Many failures have the same trace, and parsing a trace is most of the work."""
+"""Many failures have the same trace but for its message, and parsing a trace is most of the work."""
+
+
+_OpenArrival = unsealed(Arrival)
 
 
 def with_dead_letters(sources: Sequence[str]) -> tuple[str, ...]:
@@ -84,6 +89,28 @@ class Ingester:
         self._classifiers = classifiers
         self._events_queue = events_queue
         self._error_queues = frozenset(error_queues)
+        self._is_exact = self._engine.capabilities.is_transactional
+
+    async def take_all(self, queue: str) -> int:
+        """Read all failures that are in a queue now; return how many messages there were.
+
+        If there are many, one page is read while the page before is stored.
+        """
+        taken = await self.take(queue)
+        if taken < _PAGE:
+            return taken + (await self._take_on(queue) if taken else 0)
+        both = await asyncio.gather(self._take_on(queue), self._take_on(queue), return_exceptions=True)
+        for each in both:
+            if isinstance(each, BaseException):  # the other has come to its end
+                raise each
+            taken += each
+        return taken
+
+    async def _take_on(self, queue: str) -> int:
+        found = 0
+        while taken := await self.take(queue):
+            found += taken
+        return found
 
     async def take(self, queue: str) -> int:
         """Read one page of failures from a queue; return how many messages there were."""
@@ -148,20 +175,20 @@ class Ingester:
     def _arrival(self, received: Received, queue: str | None, sealed_with: bytes) -> Arrival:
         if received.delivery_count > (_MOST_DEATHS if self._is_apart(received.queue) else _MOST_DEATHS_AMONG_OTHERS):
             raise Unreadable(_DEADLY.format(times=received.delivery_count - 1))
-        failure = read_failure(self._undead(received), queue=queue)
+        exact = exact_key(received) if self._is_exact else None
+        failure = read_failure(self._undead(received), queue=queue, key=exact)
         message, digest = clean(received.message), digest_of(received.body)
         sealed = received.headers.get(RECOVERY_TAG)
         tag = read_tag(sealed, sealed_with, queue=failure.queue, message_id=received.id, digest=digest)
-        is_exact = self._engine.capabilities.is_transactional
-        key = failure_key(received, failure, tag, is_exact=is_exact)
-        return Arrival(
-            id=failure_id(failure, message, digest),
-            failure=replace(failure, key=key, operation=None if tag is None else tag.operation),
-            message=message,
-            source=received.queue,
-            groups=self._groups(failure, message),
-            tag=tag,
-        )
+        if tag is not None:
+            key = exact or f"{failure.key}/{tag.operation}"
+            failure = replace(failure, key=key, operation=tag.operation)
+        arrival = _OpenArrival()
+        arrival.id = failure_id(failure, message, digest)
+        arrival.failure, arrival.message, arrival.source, arrival.tag = failure, message, received.queue, tag
+        arrival.groups = self._groups(failure, message)
+        arrival.__class__ = Arrival
+        return arrival  # type: ignore[no-any-return]  # now it is one
 
     def _undead(self, received: Received) -> Received:
         """Return a dead letter of an error queue as it was in the error queue: its headers say where it failed."""
@@ -171,7 +198,7 @@ class Ingester:
         return replace(received, queue=home, dead_letter_info=None)
 
     def _groups(self, failure: Failure, message: Message) -> list[Group]:
-        groups = [_exception_group(failure.exception_type, failure.stack_trace, failure.reason)]
+        groups = [_exception_group(failure.exception_type, without_message(failure.stack_trace), failure.reason)]
         for name, classify in self._classifiers.items():
             try:
                 title = classify(failure, message)

@@ -7,7 +7,9 @@ recorded yet is new. Its tag says which copy failed, and the outcome of that cop
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
+from redrive.broker.port import unsealed
 from redrive.recovery.arrivals import Arrival
 from redrive.recovery.states import (
     FIRST_STATUS,
@@ -73,6 +75,11 @@ class Folded:
     untagged: Arrival | None = None
 
 
+_OpenRecord, _OpenFolded = unsealed(Record), unsealed(Folded)
+NOTHING: Final = Folded(record=Record(), is_new=())
+"""Of a message that has not failed before."""
+
+
 def belongs(arrival: Arrival, record: Record) -> bool:
     """Say whether a failure is one of the copy that its tag names, and not of another message with the same tag.
 
@@ -89,12 +96,16 @@ def belongs(arrival: Arrival, record: Record) -> bool:
 
 def untagged(arrival: Arrival) -> Arrival:
     """Return a failure without its tag."""
+    if arrival.tag is None and arrival.failure.operation is None:
+        return arrival
     return replace(arrival, tag=None, failure=replace(arrival.failure, operation=None))
 
 
 def add(folded: Folded, arrival: Arrival) -> Folded:
     """Add one failure to the record of the message that it belongs to."""
     record, failure = folded.record, arrival.failure
+    if not record.attempts and arrival.tag is None:
+        return _first(arrival)
     if record.knows(failure.key):
         return replace(folded, is_new=(*folded.is_new, False))
     operation = None if arrival.tag is None or arrival.tag.is_edited else arrival.tag.operation
@@ -118,6 +129,19 @@ def add(folded: Folded, arrival: Arrival) -> Folded:
         failed_again=folded.failed_again if operation is None else {**folded.failed_again, operation: arrival},
         untagged=arrival if operation is None else folded.untagged,
     )
+
+
+def _first(arrival: Arrival) -> Folded:
+    """Return the record of a message that has failed for the first time, which is what most do."""
+    record, folded = _OpenRecord(), _OpenFolded()
+    record.status, record.attempts, record.key = FIRST_STATUS[FailureEvent.FAIL_FIRST], 1, arrival.failure.key
+    record.first_failed_at = record.failed_at = arrival.failure.failed_at.timestamp()
+    record.keys, record.claim, record.outcomes = frozenset(), None, {}
+    record.__class__ = Record
+    folded.record, folded.is_new, folded.last, folded.untagged = record, (True,), arrival, arrival
+    folded.earlier, folded.failed_again = (), {}
+    folded.__class__ = Folded
+    return folded  # type: ignore[no-any-return]  # now it is one
 
 
 def _is_current(record: Record, arrival: Arrival) -> bool:

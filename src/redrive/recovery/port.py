@@ -5,7 +5,7 @@ from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Heard, R
 from redrive.recovery.failure_formats import Failure
 from redrive.recovery.filter import Filter, Pattern
 from redrive.recovery.fingerprint import ADDED
-from redrive.recovery.merge_failures import Folded, Record, add, belongs, trimmed, untagged
+from redrive.recovery.merge_failures import NOTHING, Folded, Record, add, belongs, trimmed, untagged
 from redrive.recovery.operation import Counts, Holder, Kind, Operation, Plan, in_the_way, progress
 from redrive.recovery.records import (
     ATTEMPTS_KEPT,
@@ -66,6 +66,7 @@ __all__ = [
     "KEY_BYTES",
     "LARGEST_BATCH",
     "MESSAGES",
+    "NOTHING",
     "NO_MESSAGE",
     "OPERATIONS",
     "PARTS",

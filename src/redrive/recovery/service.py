@@ -127,8 +127,7 @@ class Service:
         found = 0
         for queue in self._sources:
             with suppress(QueueNotFound):
-                while taken := await self._ingester.take(queue):
-                    found += taken
+                found += await self._ingester.take_all(queue)
         while taken := await self._ingester.take_confirmations():
             found += taken
         return bool(found)

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from redrive.engines.sql.runner import PostgresDriver, run, run_sqlite
-from redrive.engines.sql.script import Many, Sql, now
+from redrive.engines.sql.script import Inserts, Many, Sql, TableColumns, now
 
 
 @pytest.fixture
@@ -117,3 +117,16 @@ async def test_a_driver_of_sqlite_that_waited_would_be_found_out(connection, mon
     monkeypatch.setattr("redrive.engines.sql.runner.SqliteDriver.fetch", fetch)
     with pytest.raises(AssertionError, match="nothing to wait for"):
         run_sqlite(connection, store([]), 0.0)
+
+
+@pytest.mark.parametrize("many", [0, 1, 19, 20, 41])
+@pytest.mark.parametrize("has_triggers", [False, True])
+def test_rows_are_inserted_once_each_however_many_a_statement_takes(connection, many, has_triggers):
+    orders = TableColumns("orders", (("number", "bigint"), ("state", "text")), has_triggers=has_triggers)
+
+    def script():
+        yield Inserts({orders: [(number, "new") for number in range(many)]})
+
+    run_sqlite(connection, script(), 0.0)
+    found = connection.execute("SELECT number, state FROM redrive_orders ORDER BY number").fetchall()
+    assert found == [(number, "new") for number in range(many)]

@@ -9,12 +9,16 @@ import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Protocol, TypeVar, assert_never
 
 from redrive.engines.sql.dialects import POSTGRES, SQLITE, Dialect, statement
 from redrive.engines.sql.script import Inserts, Keyed, Many, Now, Row, Script, Sql, TableColumns
 
 T = TypeVar("T")
+_AT_ONCE = 20
+"""SQLite copies every page that a statement with triggers changes, once for each statement."""
+
 SQLITE_PREFIX = "redrive_"
 """The prefix of Redrive's tables in SQLite, where a program's own tables may be in the same file."""
 
@@ -104,10 +108,16 @@ class SqliteDriver:
         return [found for values in rows for found in await self.fetch(text, values)]
 
     async def insert(self, rows: Mapping[TableColumns, Sequence[Sequence[object]]]) -> None:
-        """Insert rows, table by table."""
+        """Insert rows, table by table, many with one statement where triggers make a statement expensive."""
         for table, values in rows.items():
-            if values:
-                self._connection.executemany(statement(self.dialect, table.insert, self.prefix), values)
+            at_once = _AT_ONCE if table.has_triggers else 1
+            whole = len(values) - len(values) % at_once if at_once > 1 else 0
+            if whole:
+                several = statement(self.dialect, table.insert_several(at_once), self.prefix)
+                pages = (values[start : start + at_once] for start in range(0, whole, at_once))
+                self._connection.executemany(several, ([*chain.from_iterable(page)] for page in pages))
+            if values[whole:]:
+                self._connection.executemany(statement(self.dialect, table.insert, self.prefix), values[whole:])
 
     async def now(self) -> float:
         """Return the time at which the transaction began."""

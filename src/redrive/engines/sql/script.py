@@ -60,15 +60,22 @@ class TableColumns:
     Attributes:
         table: the table.
         columns: the columns, each with its type in PostgreSQL.
+        has_triggers: whether inserting a row changes other tables.
     """
 
     table: str
     columns: tuple[tuple[str, str], ...]
+    has_triggers: bool = False
 
     @property
     def insert(self) -> str:
         """The statement that inserts one row."""
         return insert(self.table, [name for name, _ in self.columns])
+
+    def insert_several(self, many: int) -> str:
+        """Return the statement that inserts so many rows."""
+        row = f"({', '.join('?' * len(self.columns))})"
+        return f"{self.insert}{f', {row}' * (many - 1)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,4 +147,6 @@ def assigned(columns: Sequence[str]) -> str:
 
 def plain(text: str) -> str:
     """Return a text in a form that every database can store."""
+    if text.isascii() and "\0" not in text:  # as nearly all are
+        return text
     return text.replace("\0", "").encode(errors="backslashreplace").decode()

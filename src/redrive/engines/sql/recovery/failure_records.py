@@ -1,25 +1,36 @@
 # SPDX-License-Identifier: MIT
 """Records failures and confirmations in SQL: what each adds to the record of a message."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from redrive.broker import tallies
 from redrive.engines import stored
 from redrive.engines.sql.history.failure_tallies import count_failed, count_in_lanes, count_recovered
+from redrive.engines.sql.recovery import attempt_details
 from redrive.engines.sql.recovery.state_sql import among, transition
-from redrive.engines.sql.script import Many, Script, Sql, assigned, insert, now, plain, scalar
+from redrive.engines.sql.script import (
+    Inserts,
+    Many,
+    Script,
+    Sql,
+    TableColumns,
+    assigned,
+    now,
+    plain,
+    scalar,
+    scalars,
+)
 from redrive.recovery.port import (
     ATTEMPTS_KEPT,
     CLAIMS,
     MESSAGES,
+    NOTHING,
     PARTS,
     Arrival,
     Confirmation,
     Confirmed,
-    Failure,
     FailureEvent,
     Folded,
     Heard,
@@ -85,15 +96,17 @@ def record(arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
     added = dict(enumerate(fresh.values(), first))
     ids = dict(zip(added, fresh, strict=True))
     edits = {id_: known.ids.get(original) for id_, original in _originals(fresh).items()}
-    yield Many(
-        _INSERT,
-        [
-            (*_row_of(each, change), len(_last(each).message.body), edits.get(ids[number]), number)
-            for number, each in added.items()
-        ],
+    yield Inserts(
+        {
+            _FAILURES: [
+                (*_row_of(each, change), len(_last(each).message.body), edits.get(ids[number]), number)
+                for number, each in added.items()
+            ],
+            _CONTENTS: [(*_contents_of(_last(each)), ids[number], number) for number, each in added.items()],
+        }
     )
     yield from _store_more(changed, change)
-    yield from _store_contents(added, changed, ids)
+    yield from _store_attempts(added, changed)
     yield from _store_failed_again(changed)
     yield from _store_untagged(changed)
     yield from _store_edits(fresh, change)
@@ -110,7 +123,9 @@ def _folded(known: _Known, arrivals: Sequence[Arrival]) -> tuple[dict[str, Folde
     for arrival in arrivals:
         id_, placed = known.placed(arrival)
         number = known.numbers.get(id_, 0)
-        before = folded.get(id_) or Folded(record=known.records.get(number, Record()), is_new=())
+        before = folded.get(id_)
+        if before is None:
+            before = Folded(record=known.records[number], is_new=()) if number else NOTHING
         folded[id_] = after = add(before, placed)
         if number:
             known.records[number] = after.record
@@ -140,9 +155,35 @@ class _FailureRow(NamedTuple):
     attempt_operation: int | None
     change: int
     source: str
+    host: str
+    reason: str
 
 
-_INSERT = insert("failures", (*_FailureRow._fields, "bytes", "edit_of", "number"))
+_POSTGRES_TYPES = {
+    "status": "smallint",
+    "attempts": "integer",
+    "first_failed_at": "float8",
+    "failed_at": "float8",
+    "attempt_operation": "bigint",
+    "change": "bigint",
+}
+"""Of the columns that are no texts."""
+
+_FAILURES = TableColumns(
+    "failures",
+    (
+        *((name, _POSTGRES_TYPES.get(name, "text")) for name in _FailureRow._fields),
+        *(("bytes", "integer"), ("edit_of", "text"), ("number", "bigint")),
+    ),
+    has_triggers=True,
+)
+_CONTENTS = TableColumns(
+    "failure_contents",
+    (
+        *((name, "text") for name in ("message_id", "exception_message", "properties", "details", "search")),
+        *(("body", "bytea"), ("id", "text"), ("number", "bigint")),
+    ),
+)
 _UPDATE = f"UPDATE @.failures SET {assigned(_FailureRow._fields)} WHERE number = ?"
 
 
@@ -170,6 +211,8 @@ def _row_of(folded: Folded, change: int) -> _FailureRow:
         attempt_operation=failure.operation,
         change=change,
         source=arrival.source,
+        host=plain(failure.host),
+        reason=plain(failure.reason),
     )
 
 
@@ -213,17 +256,29 @@ def _known(arrivals: Sequence[Arrival]) -> Script[_Known]:
 
 
 def _store_groups(arrivals: Sequence[Arrival]) -> Script[None]:
+    """Store the groups that are new."""
     groups = {group.id: group for arrival in arrivals for group in arrival.groups}
-    yield Many(
-        "INSERT INTO @.groups (id, classifier, title) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
-        [(each.id, each.classifier, plain(each.title)) for _, each in sorted(groups.items())],
-    )
+    known = yield from scalars(Sql("SELECT id FROM @.groups WHERE id IN @texts", [sorted(groups)]))
+    news = [group for id_, group in sorted(groups.items()) if id_ not in known]
+    if news:
+        time = yield from now()
+        yield Many(
+            "INSERT INTO @.groups (id, classifier, title) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
+            [(each.id, each.classifier, plain(each.title)) for each in news],
+        )
+        yield Many(
+            "INSERT INTO @.group_states (id, first_seen_at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING",
+            [(each.id, time) for each in news],
+        )
 
 
 def _store_names(arrivals: Sequence[Arrival]) -> Script[None]:
+    """Store the names of queues and exceptions that are new."""
     names = {("source", arrival.source) for arrival in arrivals}
     names |= {("exception", plain(arrival.failure.exception_type)) for arrival in arrivals}
-    yield Many("INSERT INTO @.seen_names (kind, name) VALUES (?, ?) ON CONFLICT DO NOTHING", sorted(names))
+    rows = yield Sql("SELECT kind, name FROM @.seen_names WHERE name IN @texts", [sorted({name for _, name in names})])
+    news = sorted(names.difference((kind, name) for kind, name in rows))
+    yield Many("INSERT INTO @.seen_names (kind, name) VALUES (?, ?) ON CONFLICT DO NOTHING", news)
 
 
 def _store_more(more: dict[int, Folded], change: int) -> Script[None]:
@@ -243,16 +298,11 @@ def _store_more(more: dict[int, Folded], change: int) -> Script[None]:
     yield Many("UPDATE @.failures SET attempts = ?, first_failed_at = ?, status = ? WHERE number = ?", late)
 
 
-def _store_contents(added: dict[int, Folded], changed: dict[int, Folded], ids: Mapping[int, str]) -> Script[None]:
-    """Store the contents of new messages, which never change after that, and the details of their failures."""
+def _store_attempts(added: dict[int, Folded], changed: dict[int, Folded]) -> Script[None]:
+    """Store the details of the failures of messages, and the groups that they are in."""
     stored_ = added | changed
     last = {number: each.last for number, each in stored_.items() if each.last is not None}
     again = [number for number in last if number in changed]
-    yield Many(
-        "INSERT INTO @.failure_contents (message_id, exception_message, properties, details, search, body, id, number)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [(*_contents_of(last[number]), ids[number], number) for number in added],
-    )
     yield Many(
         "UPDATE @.failure_contents SET exception_message = ?, details = ?, search = ? WHERE number = ?",
         [(*_details_of(last[number]), number) for number in again],
@@ -280,23 +330,12 @@ def _details_of(arrival: Arrival) -> tuple[str, str, str]:
     """Return the exception's message, the details of a failure, and the text that is searched."""
     failure, headers = arrival.failure, arrival.message.headers
     searched = [failure.exception_message, *(f"{name}: {value}" for name, value in headers.items())]
-    return plain(failure.exception_message), _as_json(failure), plain("\n".join(searched))
+    return plain(failure.exception_message), attempt_details.written(failure), plain("\n".join(searched))
 
 
 def _attempt_of(arrival: Arrival) -> tuple[object, ...]:
     failure = arrival.failure
-    return failure.key, failure.failed_at.timestamp(), failure.operation, _as_json(failure)
-
-
-def _as_json(failure: Failure) -> str:
-    known: dict[str, Any] = {name: value for name in _DETAILS if (value := getattr(failure, name)) not in ("", 0, None)}
-    return json.dumps(known | {"headers": dict(failure.headers)})
-
-
-_DETAILS = (
-    *("exception_type", "exception_message", "stack_trace", "source", "reason", "description", "queue"),
-    *("host", "worker", "tries", "vocabulary"),
-)
+    return failure.key, failure.failed_at.timestamp(), failure.operation, attempt_details.written(failure)
 
 
 def _trim(failures: list[int]) -> Script[None]:

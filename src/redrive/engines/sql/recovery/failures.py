@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Failed messages in SQL: finding them, and forgetting them."""
 
-import json
 from datetime import datetime
 
 from redrive.clock import utc
 from redrive.engines import stored
+from redrive.engines.sql.recovery import attempt_details
 from redrive.engines.sql.recovery.audit import notes
 from redrive.engines.sql.recovery.failure_records import next_change
 from redrive.engines.sql.recovery.filter_sql import condition
@@ -92,7 +92,7 @@ def show(id: str) -> Script[FailedDetail | None]:  # noqa: A002 - it is called t
         " JOIN @.failures f ON f.number = c.number WHERE c.number = ?",
         [summary.number],
     )
-    last = FailedAttempt(failed_at=summary.failed_at, operation=operation, details=json.loads(details))
+    last = FailedAttempt(failed_at=summary.failed_at, operation=operation, details=attempt_details.read(details))
     parts = yield Sql(
         f"SELECT {PART} FROM @.operations o CROSS JOIN @.parts p"
         " WHERE p.operation = o.number AND p.failure = ? ORDER BY o.number DESC",
@@ -113,7 +113,7 @@ def _earlier_attempts(number: int) -> Script[list[FailedAttempt]]:
         [number],
     )
     return [
-        FailedAttempt(failed_at=utc(failed_at), operation=operation, details=json.loads(details))
+        FailedAttempt(failed_at=utc(failed_at), operation=operation, details=attempt_details.read(details))
         for failed_at, operation, details in rows
     ]
 
