@@ -16,6 +16,7 @@ __all__ = [
     "__version__",
     "connect",
     "connect_blocking",
+    "open_attention",
     "open_history",
     "open_journeys",
     "open_pipeline",
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from redrive.wiring import (
         connect,
         connect_blocking,
+        open_attention,
         open_history,
         open_journeys,
         open_pipeline,

@@ -21,6 +21,7 @@ from redrive.retry import Policy, Retry
 from redrive.telemetry import Event
 
 if TYPE_CHECKING:  # a program that only sends and receives does not load recovery
+    from redrive.attention import Attention, Thresholds
     from redrive.history import History
     from redrive.journey import Journeys
     from redrive.pipeline import OpenPipeline, Pipeline, PipelinePlan, Pipelines
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # a program that only sends and receives does not load recove
 __all__ = [
     "connect",
     "connect_blocking",
+    "open_attention",
     "open_history",
     "open_journeys",
     "open_pipeline",
@@ -134,6 +136,20 @@ def open_recovery(
         on_event=on_event,
     )
     return BlockingRecovery(recovery, broker) if isinstance(broker, BlockingBroker) else recovery
+
+
+def open_attention(broker: Broker, store: str | None = None, *, thresholds: "Thresholds | None" = None) -> "Attention":
+    """Return what says what needs a person, to be entered with ``async with``.
+
+    Args:
+        broker: where the queues are; it must be open by then.
+        store: where failures and operations are kept, as for ``open_recovery``.
+        thresholds: from when on something needs a person.
+    """
+    from redrive.attention import Attention
+
+    recovery = open_recovery(broker, store, sources=())
+    return Attention(open_history(broker), recovery, open_routes(broker), open_pipelines(broker), thresholds)
 
 
 def open_history(broker: Broker) -> "History":

@@ -7,6 +7,7 @@ import typer
 
 from redrive import __version__
 from redrive.cli.commands import (
+    attention,
     dead,
     demo,
     failed,
@@ -50,6 +51,7 @@ app.add_typer(operations.app, name="operations", rich_help_panel=_RECOVERY)
 app.add_typer(redirects.app, name="redirects", rich_help_panel=_RECOVERY)
 app.command(rich_help_panel=_MORE)(history.history)
 app.command(rich_help_panel=_MORE)(trace.trace)
+app.command(rich_help_panel=_MORE)(attention.attention)
 app.add_typer(policies.app, name="policies", rich_help_panel=_MORE)
 app.command(rich_help_panel=_SERVER)(serve.serve)
 app.command(rich_help_panel=_MORE)(demo.demo)

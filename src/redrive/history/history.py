@@ -41,6 +41,11 @@ class History:
         await self._ledger.close()
 
     @property
+    def broker(self) -> Broker:
+        """Where the queues are."""
+        return self._broker
+
+    @property
     def ledger(self) -> HistoryLedger:
         """Where the history is kept, for code that reads it in other ways."""
         return self._ledger

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""Collects the facts of all layers, and says what needs a person."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Self
+
+from redrive.attention.facts import Facts, GroupFact, PipelineFact, QueueFact, RouteFact
+from redrive.attention.figures import Figures
+from redrive.attention.rules import Item, Thresholds, items_of
+from redrive.broker import is_own_queue, tallies
+from redrive.clock import utc
+from redrive.history import History
+from redrive.pipeline import Pipelines
+from redrive.recovery import Operation, Recovery, Status
+from redrive.routes import Routes, route_label
+
+_GROUPS = 200
+_OPERATIONS = 50
+_TASKS = 1_000
+_DAY_S = 86_400
+
+
+class Attention:
+    """What needs a person, in sentences; and the figures of an overview. Made by ``redrive.open_attention``.
+
+    Args:
+        history: what happened.
+        recovery: failures and operations.
+        routes: the routes.
+        pipelines: the pipelines.
+        thresholds: from when on something needs a person.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        recovery: Recovery,
+        routes: Routes,
+        pipelines: Pipelines,
+        thresholds: Thresholds | None = None,
+    ) -> None:
+        self._history = history
+        self._recovery = recovery
+        self._routes = routes
+        self._pipelines = pipelines
+        self._thresholds = thresholds or Thresholds()
+        self._opened = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            for each in (self._history, self._recovery, self._routes, self._pipelines):
+                await stack.enter_async_context(each)
+            self._opened = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._opened.aclose()
+
+    async def items(self) -> list[Item]:
+        """Return what needs a person, the most urgent first."""
+        return items_of(await self.facts(), self._thresholds)
+
+    async def facts(self) -> Facts:
+        """Return what the rules look at."""
+        aside = await self._recovery.aside(limit=_TASKS)
+        return Facts(
+            now=utc(await self._history.ledger.now()),
+            groups=tuple(await self._groups()),
+            operations=tuple(await self._operations()),
+            queues=tuple(await self._queues()),
+            routes=tuple(await self._routes_with_work()),
+            pipelines=tuple(await self._stuck()),
+            set_aside=len(aside),
+            services=len(await self._recovery.services()),
+        )
+
+    async def figures(self) -> Figures:
+        """Return the five figures of an overview: unresolved, failed, recovered, waiting, and under way."""
+        counts = await self._recovery.count_by_status()
+        queues = [queue for queue in await self._history.broker.queues() if not is_own_queue(queue.name)]
+        failed = await self._history.series("failed", topic=tallies.QUEUE, span=_DAY_S)
+        recovered = await self._history.series("recovered", topic=tallies.LANE, span=_DAY_S)
+        under_way = await self._recovery.operations(is_open=True, limit=_OPERATIONS)
+        return Figures(
+            unresolved=counts.get(Status.UNRESOLVED, 0),
+            failed_today=failed.total,
+            recovered_today=recovered.total,
+            waiting=sum(queue.ready for queue in queues),
+            dead_letters=sum(queue.dead for queue in queues),
+            operations=len(under_way),
+            workers=len(await self._history.workers()),
+        )
+
+    async def _groups(self) -> list[GroupFact]:
+        found = await self._recovery.groups(limit=_GROUPS, largest_first=True)
+        lately_s, ids = self._thresholds.lately_s, [group.id for group in found]
+        if not found:
+            return []
+        lines = await self._history.series_by_name("failed", topic=tallies.GROUP, names=ids, span=_DAY_S, step=60)
+        last = max(1, round(lately_s / 60))
+        facts: list[GroupFact] = []
+        for group in found:
+            values = [point.value or 0 for point in lines[group.id].points]
+            before, lately = values[:-last], values[-last:]
+            usual = sum(before) * last / len(before) if before else 0.0
+            facts.append(
+                GroupFact(
+                    id=group.id,
+                    title=group.title,
+                    count=group.count,
+                    first_failed_at=group.first_failed_at,
+                    lately=sum(lately),
+                    usual=usual,
+                )
+            )
+        return facts
+
+    async def _operations(self) -> list[Operation]:
+        under_way = await self._recovery.operations(is_open=True, limit=_OPERATIONS)
+        return [*under_way, *await self._recovery.operations(is_open=False, limit=_OPERATIONS)]
+
+    async def _queues(self) -> list[QueueFact]:
+        return [
+            QueueFact(name=queue.name, ready=queue.ready, oldest_at=queue.oldest_at)
+            for queue in await self._history.unread(span=self._thresholds.unread_s)
+            if not is_own_queue(queue.name)
+        ]
+
+    async def _routes_with_work(self) -> list[RouteFact]:
+        lately = {rates.name: rates.per_minute for rates in await self._history.rates(tallies.ROUTE)}
+        return [
+            RouteFact(
+                name=(name := route_label(info.route.application, info.route.name)),
+                state=info.state,
+                reason=info.reason,
+                waiting=info.waiting,
+                oldest_at=info.oldest_at,
+                sent=round(lately.get(name, {}).get(tallies.SENT, 0.0) * 5),
+                failed=round(lately.get(name, {}).get(tallies.FAILED, 0.0) * 5),
+            )
+            for info in await self._routes.find()
+            if info.waiting
+        ]
+
+    async def _stuck(self) -> Sequence[PipelineFact]:
+        found: dict[str, list[float]] = {}
+        for task in await self._pipelines.stuck(overdue=self._thresholds.overdue_s, limit=_TASKS):
+            found.setdefault(task.pipeline, []).append(task.due_at.timestamp())
+        return [
+            PipelineFact(name=name, stuck=len(times), oldest_at=utc(min(times)))
+            for name, times in sorted(found.items())
+        ]
