@@ -70,6 +70,8 @@ class HistoryUpkeep:
             self._has_begun = True
             return
         engine = self._engine
+        if await engine.look(due.has_operations):
+            await self._sample()
         if not await engine.look(due.is_due):
             return
         from redrive.engines.sql.history import rounds
@@ -82,6 +84,14 @@ class HistoryUpkeep:
             for _ in range(_ROUNDS):
                 if await engine.run(rounds.roll_up):
                     break
+            await engine.run(rounds.forget_samples)
+
+    async def _sample(self) -> None:
+        """Note what has become of the messages of operations; it is counted beside the writer."""
+        from redrive.engines.sql.history import samples
+
+        if found := await self._engine.look(samples.changed):
+            await self._engine.run(lambda: samples.keep(found))
 
     async def _queues_of_routes(self) -> dict[str, Sequence[str]]:
         if not await self._engine.look(due.has_routes):

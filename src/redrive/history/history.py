@@ -12,6 +12,7 @@ from redrive.clock import utc
 from redrive.history import metrics
 from redrive.history.buckets import HOUR, LONGEST_S, MINUTE, Retention, began_at
 from redrive.history.ledger import HistoryLedger
+from redrive.history.operation_samples import OperationSample
 from redrive.history.rates import Rates
 from redrive.history.series import Point, Series, Span, filled, span_of
 from redrive.history.workers import DestinationHealth, WorkerInfo, health_of, workers_of
@@ -158,6 +159,13 @@ class History:
         info = await self._broker.inspect(queue)
         found = {rates.name: rates.per_minute for rates in await self.rates(span=span)}
         return health_of(info, await self.workers(), found.get(queue, {}))
+
+    async def operation(self, number: int) -> list[OperationSample]:
+        """Return what had become of the messages of an operation, every five seconds while that changed.
+
+        The store of recovery must be that of the queues.
+        """
+        return await self._ledger.samples(number)
 
     async def retention(self) -> Retention:
         """Return how long the history is kept."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from redrive.history.buckets import Retention
+from redrive.history.operation_samples import OperationSample
 from redrive.history.workers import WorkerInfo
 
 
@@ -46,6 +47,10 @@ class HistoryLedger(Protocol):
 
     async def workers(self) -> list[WorkerInfo]:
         """Return the workers that are there, the oldest first."""
+        ...
+
+    async def samples(self, number: int) -> list[OperationSample]:
+        """Return the samples of an operation, the oldest first."""
         ...
 
     async def retention(self) -> Retention:

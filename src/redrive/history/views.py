@@ -8,13 +8,14 @@ from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from redrive.history.buckets import Retention
+from redrive.history.operation_samples import OperationSample
 from redrive.history.rates import Rates
 from redrive.history.series import Series
 from redrive.history.workers import DestinationHealth, WorkerInfo
 
 View: TypeAlias = dict[str, Any]
 
-__all__ = ["health_view", "rates_view", "retention_view", "series_view", "worker_view"]
+__all__ = ["health_view", "rates_view", "retention_view", "sample_view", "series_view", "worker_view"]
 
 
 def series_view(series: Series) -> View:
@@ -44,6 +45,12 @@ def worker_view(worker: WorkerInfo) -> View:
 def health_view(health: DestinationHealth) -> View:
     """Return how a destination is doing."""
     return {**asdict(health), "is_read": health.is_read}
+
+
+def sample_view(sample: OperationSample) -> View:
+    """Return a sample of an operation."""
+    lanes = {lane: {each.word: n for each, n in counts.items()} for lane, counts in sample.lanes.items()}
+    return {"at": sample.at.isoformat(), "sent": sample.sent, "lanes": lanes}
 
 
 def retention_view(retention: Retention) -> View:

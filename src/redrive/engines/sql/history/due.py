@@ -17,6 +17,12 @@ def is_due() -> Script[bool]:
     return all(gauged < minute or gauged > minute + LONG_AGO_S for (gauged,) in rows)
 
 
+def has_operations() -> Script[bool]:
+    """Say whether there are operations under way, or that ended in the last hour."""
+    since = (yield from now()) - LONG_AGO_S
+    return bool((yield Sql("SELECT 1 FROM @.operations WHERE state NOT IN (6, 7) OR ended_at > ? LIMIT 1", [since])))
+
+
 def has_routes() -> Script[bool]:
     """Say whether there are routes, whose lag is noted."""
     return bool((yield Sql("SELECT 1 FROM @.routes LIMIT 1")))

@@ -4,7 +4,7 @@
 import json
 
 from redrive.clock import utc
-from redrive.engines.sql.history import queries, rounds, workers
+from redrive.engines.sql.history import queries, rounds, samples, workers
 from redrive.engines.sql.script import Script
 from redrive.engines.sql.verbs import SqlStore, reads, writes
 from redrive.history import WorkerInfo
@@ -40,5 +40,6 @@ class SqlHistoryLedger(SqlStore):
     totals = reads(queries.totals)
     last_counted = reads(queries.last_counted)
     workers = reads(worker_infos)
+    samples = reads(samples.samples)
     retention = reads(rounds.kept)
     keep = writes(rounds.keep)

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 
+from redrive.engines.sql.history import samples
 from redrive.engines.sql.history.due import LONG_AGO_S
 from redrive.engines.sql.history.tallies import ADD, MINUTE, RAISE, minute_of
 from redrive.engines.sql.script import Many, Script, Sql, now, plain
@@ -70,6 +71,12 @@ def _forget(before: int, limit: int) -> Script[None]:
         [DAY, before, limit],
     )
     yield Many(_REMOVE, [tuple(row) for row in rows])
+
+
+def forget_samples() -> Script[None]:
+    """Remove the samples of operations that ended long ago."""
+    retention = yield from kept()
+    yield from samples.forget((yield from samples.old(retention.hours)))
 
 
 def kept() -> Script[Retention]:
