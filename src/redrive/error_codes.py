@@ -45,6 +45,7 @@ STATUSES = {
     "pipeline-file-error": ErrorStatus(2, 400),
     "pipeline-not-found": ErrorStatus(3, 404),
     "policy-file-error": ErrorStatus(1, 400),
+    "problem-reported": ErrorStatus(1, 502),
     "queue-conflict": ErrorStatus(6, 409),
     "queue-not-found": ErrorStatus(5, 404),
     "redirect-refused": ErrorStatus(7, 409),

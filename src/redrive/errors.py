@@ -25,6 +25,7 @@ RedriveError            - the base of them all
     PipelineFileError   - a file with a pipeline that cannot be used
     PipelineNotFound    - no pipeline has this name
     PolicyFileError     - a policy file that cannot be used
+    ProblemReported     - what a server reports, in its own words
     QueueConflict       - a queue exists with other settings
       TopicConflict     - a topic exists with other settings
     QueueNotFound       - a queue that was not declared
@@ -112,6 +113,7 @@ __all__ = [
     "PipelineFileError",
     "PipelineNotFound",
     "PolicyFileError",
+    "ProblemReported",
     "QueueConflict",
     "QueueNotFound",
     "ReceiverFull",
@@ -397,6 +399,27 @@ class SubscriptionNotFound(UsageError, LookupError, code="subscription-not-found
 
     def __str__(self) -> str:
         return f"topic {self.topic!r} has no subscription {self.name!r}; redrive topics show {self.topic} lists them"
+
+
+class ProblemReported(UsageError, code="problem-reported"):
+    """A server has refused a request, and says why.
+
+    Attributes:
+        code: the code of the error, as the server reports it.
+        detail: what is wrong.
+        fix: what to do about it, if the server says so.
+        status: the HTTP status.
+    """
+
+    def __init__(self, code: str, detail: str, fix: "str | None", status: int) -> None:
+        super().__init__(code, detail, fix, status)
+        self.code = code
+        self.detail = detail
+        self.fix = fix
+        self.status = status
+
+    def __str__(self) -> str:
+        return self.detail if not self.fix or self.fix in self.detail else f"{self.detail}; {self.fix}"
 
 
 class QueueConflict(UsageError, code="queue-conflict"):

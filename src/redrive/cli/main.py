@@ -28,6 +28,9 @@ from redrive.cli.commands import (
     workers,
 )
 from redrive.cli.output import console
+from redrive.remote import TOKEN_VARIABLE
+
+SERVER_VARIABLE = "REDRIVE_SERVER"
 
 app = typer.Typer(
     name="redrive",
@@ -86,11 +89,32 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature for
         raise typer.Exit
 
 
+def _through(server: str) -> dict[str, Any]:
+    """Return defaults for all commands that let them ask a server, where they would open a database."""
+
+    def below(command: Any) -> dict[str, Any]:  # noqa: ANN401 - as command_line
+        commands = getattr(command, "commands", {})
+        return {"url": server, **{name: below(each) for name, each in commands.items()}}
+
+    return below(typer.main.get_command(app))
+
+
 @app.callback()
 def _redrive(
+    context: typer.Context,
     *,
-    version: Annotated[
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            metavar="URL",
+            envvar=SERVER_VARIABLE,
+            help=f"Ask a server (redrive serve) instead of a database, with the token in ${TOKEN_VARIABLE}.",
+        ),
+    ] = None,
+    version: Annotated[  # noqa: ARG001 - its callback does the work
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    pass
+    if server is not None:
+        context.default_map = _through(server)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import typer
 
@@ -23,7 +23,7 @@ from redrive.cli.options.transform import ALLOWED_VARIABLE
 from redrive.cli.output import console
 from redrive.cli.output.progress import progress_bar
 from redrive.cli.output.sentences import count, some, them, verb
-from redrive.errors import FailureNotFound, QueueNotFound, RedriveError
+from redrive.errors import FailureNotFound, InvalidSetting, QueueNotFound, RedriveError
 from redrive.printable import one_line
 from redrive.recovery import (
     FailedDetail,
@@ -35,6 +35,7 @@ from redrive.recovery import (
     Status,
     TransformSettings,
 )
+from redrive.remote import TOKEN_VARIABLE, RemoteBroker, RemoteRecovery, ServerConnection, is_server
 from redrive.telemetry import Event
 
 T = TypeVar("T")
@@ -63,8 +64,15 @@ def with_broker(connection: BrokerConnection, do: Callable[[Broker], Awaitable[T
 
 
 async def _connected(url: str, do: Callable[[Broker], Awaitable[T]]) -> T:
+    if is_server(url):
+        async with _server(url) as server:
+            return await do(cast("Broker", RemoteBroker(server)))  # it refuses what it does not have
     async with connect(url) as broker:
         return await do(broker)
+
+
+def _server(url: str) -> ServerConnection:
+    return ServerConnection(url, os.environ.get(TOKEN_VARIABLE))
 
 
 def _failure(url: str, error: RedriveError) -> typer.Exit:
@@ -209,6 +217,8 @@ def with_recovery(
     try:
         if check is not None:
             check()
+        if is_server(connection.broker_url):
+            return asyncio.run(_opened_there(connection, do))
         return asyncio.run(_opened(connection, do, sources, _settings(functions)))
     except RedriveError as error:
         raise _failure(connection.broker_url, error) from None
@@ -232,6 +242,16 @@ def _settings(functions: Sequence[str]) -> ServiceSettings:
     if allowed and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     return ServiceSettings(transforms=TransformSettings(allow=allowed))
+
+
+async def _opened_there(connection: RecoveryConnection, do: Callable[[OpenRecovery], Awaitable[T]]) -> T:
+    """Do something through a server: it reads failures by itself."""
+    if connection.store_url is not None:
+        raise InvalidSetting("store", connection.store_url, "must be left out with a server, which has its own")
+    async with _server(connection.broker_url) as server:
+        broker = RemoteBroker(server)
+        recovery = RemoteRecovery(server, broker)
+        return await do(OpenRecovery(cast("Recovery", recovery), cast("Broker", broker), ()))
 
 
 async def _opened(

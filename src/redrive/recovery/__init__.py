@@ -4,6 +4,7 @@
 from redrive.recovery import views
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.blocking import BlockingRecovery
+from redrive.recovery.chosen import Chosen
 from redrive.recovery.events import (
     MessageFailed,
     MessageRecovered,
@@ -20,7 +21,7 @@ from redrive.recovery.fingerprint import Group, exception_group
 from redrive.recovery.ingest import Classifier
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.operation import Holder, Kind, Operation, Plan, Progress
-from redrive.recovery.queries import Preview
+from redrive.recovery.queries import Preview, Reader
 from redrive.recovery.records import (
     AuditEntry,
     CountDifference,
@@ -46,6 +47,7 @@ __all__ = [
     "AuditEntry",
     "BlockingRecovery",
     "Canary",
+    "Chosen",
     "Classifier",
     "CountDifference",
     "DryRun",
@@ -75,6 +77,7 @@ __all__ = [
     "Plan",
     "Preview",
     "Progress",
+    "Reader",
     "Recovery",
     "RecoveryFault",
     "RecoverySettings",

@@ -183,10 +183,10 @@ async def _preview(opened: OpenRecovery, detail: FailedDetail, transform: Transf
 
 # --- without sending
 
-_REQUESTS: dict[Kind, Callable[..., Awaitable[Operation]]] = {
-    Kind.ARCHIVE: Recovery.archive,
-    Kind.RESTORE: Recovery.restore,
-    Kind.RESOLVE: Recovery.resolve,
+_REQUESTS: dict[Kind, Callable[[Recovery], Callable[..., Awaitable[Operation]]]] = {
+    Kind.ARCHIVE: lambda recovery: recovery.archive,
+    Kind.RESTORE: lambda recovery: recovery.restore,
+    Kind.RESOLVE: lambda recovery: recovery.resolve,
 }
 
 
@@ -225,7 +225,7 @@ def _without_sending(kind: Kind, help_text: str) -> Callable[..., None]:
             connection,
             course,
             sources,
-            lambda opened: _REQUESTS[kind](opened.recovery, seen.chosen, limit=limit, **request.who),
+            lambda opened: _REQUESTS[kind](opened.recovery)(seen.chosen, limit=limit, **request.who),
         )
 
     settle.__name__, settle.__doc__ = kind.value, help_text

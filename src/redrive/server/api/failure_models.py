@@ -22,9 +22,8 @@ from redrive.recovery import (
 )
 from redrive.server.api.message_models import HeaderModel, MessageModel, ReceivedModel
 from redrive.server.api.models import Instant, ViewModel
+from redrive.server.api.pages import LARGEST_NUMBER
 from redrive.server.api.record_models import record_model
-
-LARGEST_NUMBER = 2**63 - 1
 
 Filtered = Annotated[
     str,

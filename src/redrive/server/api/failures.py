@@ -20,7 +20,7 @@ from redrive.server.api.failure_models import (
     OperationModel,
 )
 from redrive.server.api.models import stated
-from redrive.server.api.pages import PAGED, Page
+from redrive.server.api.pages import PAGED, After, Page
 from redrive.server.api.requests import Key
 from redrive.server.api.within import failure_within, filter_within
 
@@ -34,6 +34,7 @@ async def list_failures(
     caller: Caller,
     page: Page,
     q: Filtered = "",
+    after: After = 0,
     *,
     newest: Annotated[bool, Query(description="The newest first.")] = False,
 ) -> list[View]:
@@ -41,7 +42,7 @@ async def list_failures(
 
     async def find() -> list[FailedMessage]:
         chosen = await filter_within(caller.desk, caller.principal, q)
-        return await caller.desk.recovery.failed(chosen, after=page.after(0), limit=page.limit, newest_first=newest)
+        return await caller.desk.recovery.failed(chosen, after=page.after(after), limit=page.limit, newest_first=newest)
 
     found = await caller.look(find, narrowed=True)
     return views.records_view(page.of(found, found[-1].number if found else None))

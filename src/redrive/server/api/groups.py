@@ -30,15 +30,21 @@ api = Endpoints("failures")
 
 @api.get("/groups", "groups.read", list[GroupModel], responses=PAGED)
 async def list_groups(
-    caller: Caller, page: Page, q: Filtered = "", by: By = "exception", order: Order = "largest"
+    caller: Caller,
+    page: Page,
+    q: Filtered = "",
+    by: By = "exception",
+    *,
+    order: Order = "largest",
+    after: Annotated[str, Query(max_length=300, description="Begin after this id.")] = "",
 ) -> list[View]:
     """Show what failed messages have in common. A group has the same exception from the same place in the code."""
 
     async def find() -> list[GroupInfo]:
         chosen = await filter_within(caller.desk, caller.principal, q)
-        after = page.after("") or None
-        is_by_size = order == "largest" and after is None
-        return await caller.desk.recovery.groups(chosen, by=by, after=after, limit=page.limit, largest_first=is_by_size)
+        last = page.after(after) or None
+        is_by_size = order == "largest" and last is None
+        return await caller.desk.recovery.groups(chosen, by=by, after=last, limit=page.limit, largest_first=is_by_size)
 
     found = await caller.look(find, narrowed=True)
     return views.records_view(page.of(found, found[-1].id if found and order == "id" else None))

@@ -25,7 +25,7 @@ from redrive.server.api.failure_models import (
     ServiceModel,
 )
 from redrive.server.api.operation_requests import dry_run, preview, request
-from redrive.server.api.pages import PAGED, Page
+from redrive.server.api.pages import PAGED, After, Before, Page
 from redrive.server.api.requests import Key
 from redrive.server.api.within import has_operation, operation_within
 
@@ -76,6 +76,7 @@ async def request_operation(caller: Caller, asked: OperationAsked, key: Key = No
 async def list_operations(
     caller: Caller,
     page: Page,
+    before: Before = 0,
     *,
     is_open: Annotated[
         bool | None, Query(alias="open", description="Only those under way, or only the others.")
@@ -84,19 +85,19 @@ async def list_operations(
     """List operations, the newest first."""
 
     async def find() -> list[Operation]:
-        before, found, seen = page.after(0) or None, list[Operation](), 0
+        last, found, seen = page.after(before) or None, list[Operation](), 0
         while seen < _SEEN_AT_MOST and len(found) < page.limit:
-            more = await caller.desk.recovery.operations(is_open=is_open, before=before, limit=page.limit)
+            more = await caller.desk.recovery.operations(is_open=is_open, before=last, limit=page.limit)
             for each in more:
-                before, seen = each.number, seen + 1
+                last, seen = each.number, seen + 1
                 if await has_operation(caller.desk, caller.principal, each):
                     found.append(each)
                 if len(found) == page.limit:
                     break
             if len(more) < page.limit:
                 return found
-        if before is not None:
-            page.goes_on(before)
+        if last is not None:
+            page.goes_on(last)
         return found
 
     return [views.operation_view(each) for each in await caller.look(find, narrowed=True)]
@@ -119,6 +120,7 @@ async def list_outcomes(
     caller: Caller,
     number: OperationNumber,
     page: Page,
+    after: After = 0,
     outcome: Annotated[list[OutcomeWord] | None, Query(description="Only these; repeatable.")] = None,
 ) -> list[View]:
     """List the messages of an operation that have had their turn, with what became of each."""
@@ -127,7 +129,7 @@ async def list_outcomes(
 
     async def find() -> list[Part]:
         await operation_within(caller.desk, caller.principal, number, newcomers=False)
-        return await caller.desk.recovery.outcomes(number, wanted, after=page.after(0), limit=page.limit)
+        return await caller.desk.recovery.outcomes(number, wanted, after=page.after(after), limit=page.limit)
 
     found = await caller.look(find, narrowed=True)
     return views.records_view(page.of(found, found[-1].failure if found else None))

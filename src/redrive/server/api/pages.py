@@ -16,11 +16,17 @@ from redrive.server.api.cursors import Position, read_cursor, write_cursor
 T = TypeVar("T")
 P = TypeVar("P", int, str)
 
+LARGEST_NUMBER: Final = 2**63 - 1
+"""Numbers are stored in 64 bits."""
+
 MOST: Final = 1_000
 """So many are in a page at most."""
 
 Limit = Annotated[int, Query(ge=1, le=MOST, description="How many at most.")]
 Cursor = Annotated[str, Query(max_length=3_000, description="Where the page begins: from Link of the page before.")]
+
+After = Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="Begin after this number.")]
+Before = Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="Begin before this number; 0: with the newest.")]
 
 PAGED: Final[dict[int | str, Any]] = {
     200: {

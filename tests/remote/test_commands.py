@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""Commands through a server say what they say on the database, and do what they do there."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.commands import run_command
+
+
+def test_lists_are_the_same_through_a_server(both, fail):
+    first, *_ = fail()
+    assert [each["name"] for each in both("queues")] == ["error", "orders"]
+    assert both("queues", "show", "orders")["name"] == "orders"
+    assert len(both("failed", "list")) == 3
+    assert both("failed", "count", "queue:orders") == {"count": 3}
+    (group,) = both("failed", "groups")
+    assert group["count"] == 3
+    assert both("failed", "list", "--group", group["id"])[0]["id"] == first.id
+    assert both("failed", "show", first.id)["message"]["body"] == "one"
+    assert both("operations", "list") == []
+
+
+def test_a_failed_message_is_found_by_its_number(both, fail):
+    _, second, _ = fail()
+    assert both("failed", "show", "2")["id"] == second.id
+    assert [each["number"] for each in both("failed", "list", "--after", "1", "--limit", "1")] == [2]
+
+
+def test_a_dry_run_is_the_same_through_a_server(both, fail):
+    fail()
+    assert both("recover", "queue:orders", "--dry-run")["free"] == 3
+    changed = both("recover", "queue:orders", "--set-header", "shop=north", "--preview")
+    assert changed["previews"][0]["changes"]
+
+
+def test_an_operation_is_requested_and_left_to_the_server(there, both, fail):
+    fail()
+    asked = there("recover", "queue:orders", "--yes", "--detach", "--reason", "it is back", "--json")
+    assert asked.exit_code == 0, asked.output
+    assert json.loads(asked.stdout)["reason"] == "it is back"
+    (operation,) = both("operations", "list")
+    assert operation["state"] == "running"
+    assert both("operations", "show", "1")["progress"]["total"] == 3
+    assert there("operations", "pause", "1").exit_code == 0
+    assert there("operations", "set-rate", "1", "5").exit_code == 0
+    assert both("operations", "show", "1")["plan"]["rate"] == 5.0
+    assert there("operations", "cancel", "1", "--yes").exit_code == 0
+    assert both("operations", "show", "1")["state"] == "cancelled"
+
+
+def test_a_command_watches_an_operation_that_the_server_works_on(there, both, fail, desk):
+    fail()
+    opened, run = desk
+
+    async def begin():
+        return asyncio.get_running_loop().create_task(opened.recovery.run())
+
+    working = run(begin())
+    archived = there("archive", "queue:orders", "--yes", "--json")
+    assert archived.exit_code == 0, archived.output
+    assert json.loads(archived.stdout)["progress"]["done"] == 3
+    assert both("failed", "count", "status:archived") == {"count": 3}
+    working.get_loop().call_soon_threadsafe(opened.recovery.stop)
+
+
+def test_queues_are_declared_changed_and_deleted_through_a_server(there, both):
+    assert there("queues", "declare", "orders", "--max-delivery-count", 3).exit_code == 0
+    assert there("queues", "update", "orders", "--lock-duration", "2m").exit_code == 0
+    assert both("queues", "show", "orders")["settings"]["lock_duration"] == 120.0
+    refused = there("queues", "declare", "orders", "--max-delivery-count", 5)
+    assert refused.exit_code == 6
+    assert "max_delivery_count" in refused.stderr
+    assert there("queues", "delete", "orders", "--yes").exit_code == 0
+    assert both("queues") == []
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (("failed", "show", "f" * 32), 3),
+        (("operations", "show", "99"), 3),
+        (("queues", "show", "nosuch"), 5),
+        (("failed", "list", "colour:red"), 2),
+    ],
+)
+def test_errors_end_a_command_as_they_do_on_the_database(there, here, command, status):
+    through, direct = there(*command), here(*command)
+    assert through.exit_code == direct.exit_code == status, through.output
+    assert through.stdout == ""
+    assert through.stderr
+
+
+def test_a_command_that_needs_the_database_says_so(there):
+    refused = there("receive", "orders")
+    assert refused.exit_code == 1
+    assert "--url" in refused.stderr
+
+
+def test_a_server_that_does_not_answer_is_named():
+    refused = run_command("--server", "http://127.0.0.1:9", "queues")
+    assert refused.exit_code == 1
+    assert "redrive serve" in refused.stderr
+
+
+def test_a_token_is_not_sent_where_everybody_could_read_it(monkeypatch):
+    monkeypatch.setenv("REDRIVE_TOKEN", "secret-token")
+    refused = run_command("--server", "http://redrive.example.com", "queues")
+    assert refused.exit_code == 2
+    assert "https" in refused.stderr
+    assert "secret-token" not in refused.output
