@@ -48,6 +48,8 @@ def parts_of(setting: str, url: object) -> SplitResult:
         raise wrong(setting, url, f"has a driver, which Redrive chooses itself; leave out +{driver}: {scheme}://…")
     if parts.scheme == "jdbc":
         raise wrong(setting, url, f"is one for Java; leave out jdbc:, and {FORMS}")
+    if parts.scheme in ("http", "https"):
+        raise wrong(setting, url, f"is the address of a server, and this works on a database only; it {FORMS}")
     if parts.scheme not in ("postgresql", "postgres", "sqlite"):
         raise wrong(setting, url, FORMS)
     return parts

@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote, urlsplit
 
-from redrive.errors import EngineUnavailable, InvalidSetting, MissingExtra, ProblemReported
+from redrive import connection_url
+from redrive.errors import EngineUnavailable, MissingExtra, ProblemReported
 
 if TYPE_CHECKING:
     from httpx import AsyncBaseTransport, AsyncClient, Response
@@ -115,9 +116,10 @@ def _query_value(value: object) -> object:
 def _checked(url: str, *, has_token: bool) -> str:
     parts = urlsplit(url)
     if not is_server(url) or not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise InvalidSetting("server", url, "must be the address of a server: https://redrive.example.com")
+        raise connection_url.wrong("server", url, "must be the address of a server: https://redrive.example.com")
     if has_token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise InvalidSetting("server", url, "must begin with https: on the way, everybody could read the token")
+        problem = "must begin with https: on the way, everybody could read the token"
+        raise connection_url.wrong("server", url, problem)
     return url.rstrip("/")
 
 
