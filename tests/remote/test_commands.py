@@ -93,7 +93,7 @@ def test_errors_end_a_command_as_they_do_on_the_database(there, here, command, s
 
 
 def test_a_command_that_needs_the_database_says_so(there):
-    refused = there("receive", "orders")
+    refused = there("receive", "orders", "--complete")
     assert refused.exit_code == 1
     assert "--url" in refused.stderr
 
@@ -110,3 +110,43 @@ def test_a_token_is_not_sent_where_everybody_could_read_it(monkeypatch):
     assert refused.exit_code == 2
     assert "https" in refused.stderr
     assert "secret-token" not in refused.output
+
+
+def test_messages_are_sent_looked_at_and_removed_through_a_server(there, both):
+    assert there("queues", "declare", "orders").exit_code == 0
+    for body in ("one", "two"):
+        sent = there("send", "orders", body, "--json")
+        assert sent.exit_code == 0, sent.output
+        assert json.loads(sent.stdout)["sent"] == 1
+    assert [each["body"] for each in both("peek", "orders")] == ["one", "two"]
+    later = json.loads(there("send", "orders", "later", "--delay", "1h", "--json").stdout)["first_sequence"]
+    assert [each["state"] for each in both("peek", "orders", "--state", "scheduled")] == ["scheduled"]
+    assert there("cancel", "orders", later).exit_code == 0
+    assert json.loads(there("queues", "purge", "orders", "--yes", "--json").stdout)["removed"] == 2
+
+
+def test_dead_letters_are_seen_and_sent_again_through_a_server(there, here, both):
+    assert here("queues", "declare", "orders").exit_code == 0
+    assert here("send", "orders", "one").exit_code == 0
+    assert here("receive", "orders", "--dead-letter", "NoAddress").exit_code == 0
+    (dead,) = both("dead", "list", "orders")
+    assert dead["dead_letter"]["reason"] == "NoAddress"
+    assert json.loads(there("dead", "resubmit", "orders", "--yes", "--json").stdout)["resubmitted"] == 1
+    assert [each["body"] for each in both("peek", "orders")] == ["one"]
+
+
+def test_notes_redirects_and_the_audit_trail_are_the_same_through_a_server(there, both, fail):
+    first, *_ = fail()
+    assert there("failed", "note", first.id, "bug 4711").exit_code == 0
+    assert both("failed", "show", first.id)["notes"][0]["text"] == "bug 4711"
+    assert there("queues", "declare", "orders-v2").exit_code == 0
+    assert there("redirects", "add", "orders", "orders-v2").exit_code == 0
+    assert both("redirects", "list") == [{"from": "orders", "to": "orders-v2"}]
+    assert "redirect" in {each["action"] for each in both("operations", "trail")}
+
+
+def test_topics_are_the_same_through_a_server(here, both):
+    assert here("topics", "declare", "events").exit_code == 0
+    assert here("topics", "subscribe", "events", "billing", "--equals", "region=eu").exit_code == 0
+    (topic,) = both("topics")
+    assert topic["subscriptions"][0]["rule"]["equals"] == {"region": "eu"}

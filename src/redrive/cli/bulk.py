@@ -19,6 +19,7 @@ from redrive.cli.output.sentences import count, instant, verb
 from redrive.cli.stop_signals import interrupts
 from redrive.clock import system_clock, utc
 from redrive.printable import one_line
+from redrive.remote import RemoteBroker
 
 _BATCH = 1_000
 
@@ -46,6 +47,13 @@ class SendCount:
             self.sent += 1
             self.first = sequence if self.first is None else self.first
             self.last = sequence
+
+    def add_view(self, answer: views.View) -> None:
+        """Count a batch that a server has sent."""
+        self.sent += answer["sent"]
+        self.duplicates += answer["duplicates"]
+        self.first = answer["first_sequence"] if self.first is None else self.first
+        self.last = answer["last_sequence"] or self.last
 
     def view(self) -> views.View:
         """Return it as JSON."""
@@ -76,14 +84,17 @@ def send(
     """Send messages in batches, each all or nothing; Ctrl-C ends it after a batch."""
     sent = SendCount(queue, left=len(bodies))
 
-    async def work(broker: Broker) -> None:
+    async def work(broker: Broker | RemoteBroker) -> None:
         at = utc(system_clock.time() + delay) if delay else None
         with progress_bar() as bar, interrupts() as signals:
             task = bar.add_task("sending", total=len(bodies), visible=len(bodies) > _BATCH)
             for batch in _batches(bodies):
                 if signals.count:
                     break
-                sent.add(await broker.apply(*_sends(queue, map(message, batch), at)))
+                if isinstance(broker, RemoteBroker):
+                    sent.add_view(await broker.send_all(queue, list(map(message, batch)), delay))
+                else:
+                    sent.add(await broker.apply(*_sends(queue, map(message, batch), at)))
                 sent.left -= len(batch)
                 bar.advance(task, len(batch))
 

@@ -10,7 +10,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from redrive.broker import DeadLetterInfo, Message, Received, State
+from redrive.broker import DeadLetterInfo, Message, Received, Resubmitted, State, Stayed
 from redrive.broker.views import View
 from redrive.recovery import FailedAttempt, FailedDetail, FailedMessage, Note, Operation, Part, Plan, SetAside
 
@@ -57,6 +57,15 @@ def received(view: View) -> Received:
         dead_letter_info=info and DeadLetterInfo(info["reason"], info["description"], info["source"]),
         **times,
     )
+
+
+def resubmitted(view: View) -> Resubmitted:
+    """Return how many dead letters were sent again."""
+    made = Resubmitted(view["resubmitted"])
+    made.stayed = tuple(Stayed(each["number"], each["id"], each["reason"]) for each in view["stayed"])
+    made.locked = view["locked"]
+    made.locked_until = _value(datetime | None, view["locked_until"])
+    return made
 
 
 def set_aside(view: View) -> SetAside:

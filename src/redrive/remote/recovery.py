@@ -134,6 +134,11 @@ class RemoteRecovery(Reader):
         """Remove a note."""
         await self._server.send("DELETE", f"/notes/{number}")
 
+    async def sweep(self, keep: float, *, actor: str = "") -> int:
+        """Delete what was settled longer ago than that; return how many there were."""
+        deleted: int = (await self._server.send("POST", "/sweep", {"older_than": keep}))["deleted"]
+        return deleted
+
     async def reimport(self, *, queue: str | None = None, actor: str = "") -> tuple[int, int]:
         """Read again what was set aside; return how many could be read, and how many still cannot."""
         found = await self._server.send("POST", "/asides/reimport", {"queue": queue})

@@ -16,7 +16,7 @@ from redrive.errors import InvalidMessage, MessageNotFound
 from redrive.server.api.endpoint import Caller, Endpoints, Name
 from redrive.server.api.message_models import HeaderModel, ReceivedModel
 from redrive.server.api.models import Instant, ViewModel
-from redrive.server.api.pages import PAGED, Page
+from redrive.server.api.pages import LARGEST_NUMBER, PAGED, Page
 from redrive.server.api.requests import Key, once
 
 _LARGEST = 2**63 - 1
@@ -118,12 +118,13 @@ async def list_messages(
     name: Name,
     page: Page,
     state: Annotated[list[StateWord] | None, Query(description="Only these; repeatable.")] = None,
+    start: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="Begin with this number.")] = 0,
 ) -> list[View]:
     """Look at messages without receiving them, in order of their numbers. Dead letters: queue ``orders%2F$dead``."""
     states = [State[each.upper()] for each in state] if state else None
     peek = caller.desk.broker.peek
     found = await caller.look(
-        lambda: peek(name, max_messages=page.limit, start=page.after(-1) + 1, states=states), queues=[name]
+        lambda: peek(name, max_messages=page.limit, start=page.after(start - 1) + 1, states=states), queues=[name]
     )
     return [received_view(each) for each in page.of(found, found[-1].sequence if found else None)]
 

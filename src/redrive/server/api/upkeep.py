@@ -14,7 +14,7 @@ from redrive.server.api.endpoint import Caller, Endpoints, Name
 from redrive.server.api.failure_models import LARGEST_NUMBER, AuditModel, NoteModel, SetAsideModel
 from redrive.server.api.groups import group_within
 from redrive.server.api.models import ViewModel
-from redrive.server.api.pages import PAGED, Page
+from redrive.server.api.pages import PAGED, After, Before, Page
 from redrive.server.api.requests import Key, once
 from redrive.server.api.within import failure_within, operation_within
 from redrive.telemetry import Event
@@ -191,10 +191,11 @@ async def list_audit(
     subject: Annotated[
         str | None, Query(max_length=1_000, description="Only entries about operation:7, queue:orders …")
     ] = None,
+    before: Before = 0,
 ) -> list[View]:
     """Show the audit trail, the newest entry first: who did what, why, and with what result; refusals, too."""
     trail = caller.desk.recovery.trail
-    found = await caller.look(lambda: trail(subject=subject, before=page.after(0) or None, limit=page.limit))
+    found = await caller.look(lambda: trail(subject=subject, before=page.after(before) or None, limit=page.limit))
     return views.records_view(page.of(found, found[-1].number if found else None))
 
 
@@ -202,9 +203,9 @@ async def list_audit(
 
 
 @api.get("/asides", "asides.read", list[SetAsideModel], responses=PAGED)
-async def list_asides(caller: Caller, page: Page) -> list[View]:
+async def list_asides(caller: Caller, page: Page, after: After = 0) -> list[View]:
     """List messages that could not be read as failures, and why."""
-    found = await caller.look(lambda: caller.desk.recovery.aside(after=page.after(0), limit=page.limit))
+    found = await caller.look(lambda: caller.desk.recovery.aside(after=page.after(after), limit=page.limit))
     return [views.set_aside_view(each) for each in page.of(found, found[-1].number if found else None)]
 
 
