@@ -137,6 +137,8 @@ def count(
 ) -> None:
     """Count failed messages.
 
+    Without status: in the filter it counts those that are unresolved.
+
     Examples:
       redrive failed count queue:orders
       redrive failed count --by-status status:any
