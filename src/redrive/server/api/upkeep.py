@@ -11,10 +11,10 @@ from redrive.broker.rules import ERROR_QUEUE
 from redrive.broker.views import View
 from redrive.recovery import MessageFailed, MessageSetAside, Note, Recovery, views
 from redrive.server.api.endpoint import Caller, Endpoints, Name
-from redrive.server.api.failure_models import LARGEST_NUMBER, AuditModel, NoteModel, SetAsideModel
+from redrive.server.api.failure_models import AuditModel, NoteModel, SetAsideModel
 from redrive.server.api.groups import group_within
 from redrive.server.api.models import ViewModel
-from redrive.server.api.pages import PAGED, After, Before, Page
+from redrive.server.api.pages import LARGEST_NUMBER, PAGED, After, Before, Page
 from redrive.server.api.requests import Key, once
 from redrive.server.api.within import failure_within, operation_within
 from redrive.telemetry import Event
