@@ -6,7 +6,19 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from redrive.server.api import failures, groups, messages, operations, pipelines, queues, routes, topics, upkeep
+from redrive.server.api import (
+    failures,
+    groups,
+    journeys,
+    messages,
+    operations,
+    pipelines,
+    queues,
+    routes,
+    series,
+    topics,
+    upkeep,
+)
 
 ROUTERS: Final[Sequence[APIRouter]] = (
     failures.api.router,
@@ -18,5 +30,7 @@ ROUTERS: Final[Sequence[APIRouter]] = (
     topics.api.router,
     routes.api.router,
     pipelines.api.router,
+    series.api.router,
+    journeys.api.router,
 )
 """The endpoints of all modules."""

@@ -7,7 +7,7 @@ from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
 from redrive.broker.views import View
-from redrive.recovery import FailedDetail, FailedMessage, Operation, Transform, views
+from redrive.recovery import FailedDetail, FailedMessage, Operation, Status, Transform, views
 from redrive.server.api.endpoint import Caller, Endpoints
 from redrive.server.api.export import CSV, EXPORTS, NDJSON
 from redrive.server.api.failure_models import (
@@ -56,6 +56,16 @@ async def count_failures(caller: Caller, q: Filtered = "") -> View:
         return await caller.desk.recovery.count(await filter_within(caller.desk, caller.principal, q))
 
     return views.count_view(await caller.look(count, narrowed=True))
+
+
+@api.get("/failures/statuses", "failures.read", dict[str, int])
+async def count_failures_by_status(caller: Caller, q: Filtered = "status:any") -> View:
+    """Count failed messages of each status, or of those statuses that the filter names."""
+
+    async def count() -> dict[Status, int]:
+        return await caller.desk.recovery.count_by_status(await filter_within(caller.desk, caller.principal, q))
+
+    return views.count_by_status_view(await caller.look(count, narrowed=True))
 
 
 @api.get(

@@ -5,12 +5,13 @@ Views are made by ``redrive.broker.views`` and its siblings, for the command lin
 nothing about a view: it is what the document promises, and FastAPI holds every response against it.
 """
 
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from redrive.broker import DurationSetting, QueueSettings, TopicSettings, WholeSetting
+from redrive.broker import DurationSetting, FlagSetting, JourneySetting, QueueSettings, TopicSettings, WholeSetting
 
 
 class ViewModel(BaseModel):
@@ -56,8 +57,17 @@ def stated(model: BaseModel) -> dict[str, Any]:
     return model.model_dump(exclude_unset=True)
 
 
+_TYPES: Final[Mapping[type, Any]] = {
+    DurationSetting: float,
+    WholeSetting: int,
+    FlagSetting: bool,
+    JourneySetting: Literal["trouble", "all", "none"] | Annotated[float, Field(gt=0, le=1)],
+}
+"""The type of a setting in JSON, by its kind."""
+
+
 def _type_of(setting: Any) -> Any:  # noqa: ANN401 - a dataclass's field, and a type
-    kind = {DurationSetting: float, WholeSetting: int}.get(type(setting.metadata["kind"]), bool)
+    kind = _TYPES[type(setting.metadata["kind"])]  # a KeyError at import: say what a new kind is in JSON
     return kind | None if setting.default is None else kind
 
 

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""``/series`` and ``/workers``: what happened, over time, and who handles messages."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from fastapi import Query
+from pydantic import Field
+
+from redrive import open_history
+from redrive.broker import QueueInfo, is_own_queue
+from redrive.broker.views import View
+from redrive.history import Series, WorkerInfo, metrics, views
+from redrive.server.api.endpoint import Caller, Endpoints
+from redrive.server.api.models import Instant, ViewModel
+from redrive.server.api.record_models import record_model
+
+_LONGEST_S = 34_560_000
+
+if TYPE_CHECKING:  # they are known at run time only
+    MetricName: TypeAlias = str
+    TopicName: TypeAlias = str
+    WorkerModel: TypeAlias = ViewModel
+else:
+    MetricName = Literal[tuple(metrics.NAMES)]
+    TopicName = Literal[tuple(metrics.TOPICS)]
+    WorkerModel = record_model(WorkerInfo, "Worker")
+
+
+ThingName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,300}$")]
+
+
+class SeriesModel(ViewModel):
+    """A number over time, of one thing."""
+
+    metric: str = Field(examples=["sent"])
+    topic: str = Field(examples=["queue"])
+    name: str | None = Field(examples=["orders"])
+    start: Instant
+    end: Instant
+    step: int = Field(description="How many seconds a step is.", examples=[300])
+    values: list[int | None] = Field(description="One for each step; null: nothing is known.")
+
+
+class WorkersModel(ViewModel):
+    """The workers that are running, and queues that none reads."""
+
+    workers: list[WorkerModel]
+    unread: list[str] = Field(description="Queues with messages, of which none was received for ten minutes.")
+
+
+api = Endpoints("history")
+
+
+@api.get("/series", "series.read", list[SeriesModel])
+async def list_series(
+    caller: Caller,
+    *,
+    metric: Annotated[MetricName, Query(description="What was counted or noted.")] = "sent",
+    topic: Annotated[TopicName, Query(description="Of what kind of thing.")] = "queue",
+    name: Annotated[list[ThingName] | None, Query(max_length=100, description="Of which; repeatable.")] = None,
+    span: Annotated[float, Query(ge=60, le=_LONGEST_S, description="How many seconds back from now.")] = 86_400.0,
+    step: Annotated[float | None, Query(ge=60, le=_LONGEST_S, description="Seconds, whole minutes.")] = None,
+) -> list[View]:
+    """Return what happened over time, of each thing to which it happened. Whoever is limited to queues sees these."""
+
+    async def find() -> dict[str, Series]:
+        async with open_history(caller.desk.broker) as history:
+            return await history.series_by_name(metric, topic=topic, names=name, span=span, step=step)
+
+    is_of_queues = topic == "queue"
+    found = await caller.look(find, queues=(name or None) if is_of_queues else None, narrowed=is_of_queues)
+    return [
+        views.series_view(each) for each in found.values() if not is_of_queues or caller.principal.has(each.name or "")
+    ]
+
+
+@api.get("/workers", "workers.read", WorkersModel)
+async def list_workers(caller: Caller) -> View:
+    """List the workers that are running, and queues that none reads. Whoever is limited to queues sees these."""
+
+    async def find() -> tuple[list[WorkerInfo], list[QueueInfo]]:
+        async with open_history(caller.desk.broker) as history:
+            return await history.workers(), await history.unread()
+
+    workers, unread = await caller.look(find, narrowed=True)
+    has = caller.principal.has
+    own = [replace(each, queues=tuple(filter(has, each.queues))) for each in workers if any(map(has, each.queues))]
+    names = [each.name for each in unread if not is_own_queue(each.name) and has(each.name)]
+    return {"workers": [views.worker_view(each) for each in own], "unread": names}
