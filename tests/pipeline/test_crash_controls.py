@@ -8,7 +8,7 @@ import pytest
 
 from redrive.engines.sql.pipeline import sends, slots, tasks
 from redrive.engines.sql.pipeline.ledger import SqlPipelineLedger
-from redrive.engines.sql.script import Keyed, Sql
+from redrive.engines.sql.script import Guarded, Keyed, Sql
 from redrive.engines.sql.verbs import joins, writes
 from redrive.pipeline import intake
 from redrive.pipeline.batch_stage import BatchStage
@@ -46,6 +46,13 @@ def changed(script, old, new):
                 return end.value
             if isinstance(step, Sql | Keyed):
                 step = replace(step, text=step.text.replace(old, new))
+            if isinstance(step, Guarded):
+                step = replace(
+                    step,
+                    changes=[
+                        (replace(change, text=change.text.replace(old, new)), values) for change, values in step.changes
+                    ],
+                )
             answer = yield step
 
     return other
@@ -55,7 +62,7 @@ def no_intent(monkeypatch):
     """Do not note that shipments are about to be sent."""
     verb = writes(without(sends.begin_send, "UPDATE @.pipeline_shipments"))
     monkeypatch.setattr(SqlPipelineLedger, "begin_send", verb)
-    storing = changed(sends.finish_send, "AND state = 2 RETURNING", "AND state IN (1, 2, 5) RETURNING")
+    storing = changed(sends.finish_send, "WHERE s.state = 2 RETURNING", "WHERE s.state IN (1, 2, 5) RETURNING")
     monkeypatch.setattr(SqlPipelineLedger, "finish_send", joins(storing))
     away = changed(sends.put_back, "AND state = 2 RETURNING", "AND state IN (1, 2, 5) RETURNING")
     monkeypatch.setattr(SqlPipelineLedger, "put_back", joins(away))

@@ -55,9 +55,8 @@ async def test_a_task_is_finished_once_however_many_finish_it(url):
     async with connect(url) as broker, open_pipeline(broker, pipeline()) as reports:
         tasks = [(await reports.submit(b"a", key=key)).task for key in "abc"]
         tokens = [TaskToken(task) for task in (*tasks, tasks[0], "unknown")]
-        finished = [
-            broker.apply(inside=reports.ledger.finish_process(token, [], NewAction(name="process"))) for token in tokens
-        ]
+        done = NewAction(name="process")
+        finished = [broker.apply(inside=reports.ledger.finish_process(token, "reports", [], done)) for token in tokens]
         found = await asyncio.gather(*finished, return_exceptions=True)
         assert [isinstance(each, TaskConflict) for each in found].count(True) == 2
         assert isinstance(found[4], TaskConflict)

@@ -55,6 +55,31 @@ def test_code_and_files_make_the_same_value():
     assert pipe.plan == from_file
 
 
+class BadReport(Exception):
+    """No further try mends it."""
+
+
+def test_a_file_names_the_exceptions_that_no_further_try_would_mend():
+    named = FILE.replace("tries = 4", "final = ['ValueError', 'tests.pipeline.test_plan:BadReport']")
+    assert parse_pipeline(named).final == (ValueError, BadReport)
+
+
+@pytest.mark.parametrize(
+    ("final", "said"),
+    [
+        ("'ValueError'", "must be a list of names"),
+        ("[5]", "must be a list of names"),
+        ("['NoError']", "cannot be imported"),
+        ("['print']", "must be the name of an exception"),
+        ("['KeyboardInterrupt']", "must be the name of an exception"),
+    ],
+)
+def test_what_is_no_exception_is_refused_with_its_line(final, said):
+    with pytest.raises(PipelineFileError, match=said) as refused:
+        parse_pipeline(FILE.replace("tries = 4", f"final = {final}"))
+    assert refused.value.line == 5
+
+
 def test_a_stored_pipeline_can_be_read_again():
     import json
 

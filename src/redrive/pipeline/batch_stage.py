@@ -12,7 +12,7 @@ from redrive.pipeline.items import Body, bodies_of
 from redrive.pipeline.ledger import SlotTaken
 from redrive.pipeline.new_tasks import items_of, missing_items, sources_of
 from redrive.pipeline.plan import PipelineDestination
-from redrive.pipeline.records import NewTask, SlotKey, TaskInfo, TaskItem, TaskToken
+from redrive.pipeline.records import NewTask, SlotKey, TaskInfo, TaskItem, TaskToken, message_for
 from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, message_of, said
 from redrive.worker import Context
 
@@ -67,7 +67,7 @@ class BatchStage:
             return
         members = await environment.ledger.waiting(slot.pipeline, slot.destination, _MOST_TASKS)
         for task, _ in members:
-            environment.check_version(task)
+            environment.check_version(task.version)
         try:
             if members:
                 await self._serve(slot, await self._batches(destination, members, slot), context)
@@ -172,7 +172,7 @@ class BatchStage:
     async def _serve(self, slot: SlotKey, batch: _Batch, context: Context, *, is_empty: bool = False) -> None:
         environment = self._environment
         for child in batch.children:
-            context.send(environment.plan.send_queue(child.destination), TaskToken(child.id).to_json())
+            context.send(environment.plan.send_queue(child.destination), message_for(TaskToken(child.id)))
         inside = environment.ledger.serve_slot(slot, batch.members, batch.children, batch.broken, is_empty=is_empty)
         await context.complete(inside=inside)
         outcome = "empty" if not batch.members else "served"

@@ -4,6 +4,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -14,8 +15,16 @@ async def called(function: Callable[..., Any], argument: object, read: Callable[
 
     A generator is read where it runs, so that its code does not block the event loop either.
     """
-    if inspect.isasyncgenfunction(function):
+    kind = _kind(function)
+    if kind == "async generator":
         return read([each async for each in function(argument)])
-    if inspect.iscoroutinefunction(function):
+    if kind == "coroutine":
         return read(await function(argument))
     return await asyncio.to_thread(lambda: read(function(argument)))
+
+
+@lru_cache(maxsize=1_000)
+def _kind(function: Callable[..., Any]) -> str:
+    if inspect.isasyncgenfunction(function):
+        return "async generator"
+    return "coroutine" if inspect.iscoroutinefunction(function) else "other"

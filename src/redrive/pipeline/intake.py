@@ -5,7 +5,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 
-from redrive.broker import Message, Send, parents
+from redrive.broker import Send, parents
 from redrive.errors import (
     InvalidMessage,
     MessageError,
@@ -20,7 +20,7 @@ from redrive.pipeline.functions import called
 from redrive.pipeline.items import Submission, parts_of
 from redrive.pipeline.ledger import SubmissionSeen
 from redrive.pipeline.new_tasks import submitted
-from redrive.pipeline.records import NewAction, TaskToken
+from redrive.pipeline.records import NewAction, TaskToken, message_for
 from redrive.pipeline.stage import PipelineEnvironment
 from redrive.printable import one_line
 from redrive.tracing import passed_on
@@ -81,7 +81,7 @@ class PipelineIntake:
         inside = environment.ledger.accept(task, submission.key, digest, action)
         try:
             trace = passed_on(submission.headers)
-            wake_up = Send(plan.process_queue, Message.of(TaskToken(task.id).to_json(), headers=trace))
+            wake_up = Send(plan.process_queue, message_for(TaskToken(task.id), trace))
             await environment.broker.apply(wake_up, inside=inside)
         except SubmissionSeen as seen_now:
             return SubmissionReceipt(seen_now.task, 0, is_new=False)

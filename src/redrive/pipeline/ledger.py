@@ -104,11 +104,11 @@ class PipelineLedger(Protocol):
         """Return what was submitted with a key."""
         ...
 
-    async def process_input(self, token: TaskToken) -> tuple[TaskInfo, list[TaskItem]] | None:
-        """Return a process task and its items; None if its message is out of date."""
+    async def process_input(self, token: TaskToken) -> tuple[int, list[TaskItem]] | None:
+        """Return the version that made a process task, and its items; None if its message is out of date."""
         ...
 
-    def finish_process(self, token: TaskToken, children: Sequence[NewTask], action: NewAction) -> OwnSql:
+    def finish_process(self, token: TaskToken, pipeline: str, children: Sequence[NewTask], action: NewAction) -> OwnSql:
         """End a process task, and store what it has made."""
         ...
 
@@ -167,7 +167,7 @@ class PipelineLedger(Protocol):
         """
         ...
 
-    def finish_send(self, token: TaskToken, result: SendResult) -> OwnSql:
+    def finish_send(self, token: TaskToken, result: SendResult, pipeline: str, destination: str) -> OwnSql:
         """Store what came of an attempt to send, and what follows."""
         ...
 

@@ -33,6 +33,7 @@ class OpenPipeline(Pipelines):
         super().__init__(broker, ledger)
         self.plan = plan
         self.version = 0
+        self._intake: PipelineIntake | None = None
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -47,7 +48,7 @@ class OpenPipeline(Pipelines):
 
     def adopt(self, plan: PipelinePlan, version: int) -> None:
         """Go by another version of the pipeline from now on."""
-        self.plan, self.version = plan, version
+        self.plan, self.version, self._intake = plan, version, None
 
     async def submit(
         self,
@@ -73,7 +74,9 @@ class OpenPipeline(Pipelines):
         """
         data = body.encode() if isinstance(body, str) else body
         submission = Submission(body=data, key=key, content_type=content_type, headers=dict(headers or {}))
-        return await PipelineIntake(self._environment()).submit(submission)
+        if self._intake is None:
+            self._intake = PipelineIntake(self._environment())
+        return await self._intake.submit(submission)
 
     def _environment(self) -> PipelineEnvironment:
         return PipelineEnvironment(

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Self, TypeAlias, get_args
 
-from redrive.broker import Broker, Message, Send
+from redrive.broker import Broker, Send
 from redrive.errors import InvalidSetting, PipelineNotFound, TaskConflict
 from redrive.pipeline.infos import ActionInfo, DestinationInfo, LineageEdge, SlotInfo
 from redrive.pipeline.ledger import PipelineLedger
 from redrive.pipeline.plan import process_queue, send_queue
-from redrive.pipeline.records import NewAction, ShipmentInfo, Stage, TaskInfo, TaskToken
+from redrive.pipeline.records import NewAction, ShipmentInfo, Stage, TaskInfo, TaskToken, message_for
 from redrive.pipeline.states import TASKS, ShipmentState, TaskEvent, TaskState
 from redrive.pipeline.stored_plan import StoredPlan, stored_plan
 
@@ -219,7 +219,7 @@ class Pipelines:
         is_send = info.stage == "send"
         queue = send_queue(info.pipeline, info.destination) if is_send else process_queue(info.pipeline)
         inside = self.ledger.rerun(info.token, items, action, again=again)
-        await self.broker.apply(Send(queue, Message.of(token.to_json())), inside=inside)
+        await self.broker.apply(Send(queue, message_for(token)), inside=inside)
 
     async def resolve(
         self,

@@ -120,6 +120,19 @@ def destination_of(
     return PipelineDestination(name=name, **settings)
 
 
+def _exceptions(names: object) -> tuple[type[Exception], ...]:
+    """Return the exceptions that a list of names has: ``shop.errors:BadReport``, or ``ValueError`` for Python's own."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidSetting("final", names, "must be a list of names of exceptions: ['ValueError', 'module:Name']")
+    found: list[type[Exception]] = []
+    for name in names:
+        loaded: object = load_function("final", name if ":" in name else f"builtins:{name}")
+        if not isinstance(loaded, type) or not issubclass(loaded, Exception):
+            raise InvalidSetting("final", name, "must be the name of an exception")
+        found.append(loaded)
+    return tuple(found)
+
+
 class _PlanReader:
     """Makes a pipeline of tables, and finds the line of every problem."""
 
@@ -132,7 +145,7 @@ class _PlanReader:
         """Return the pipeline."""
         self._check_known((), self._tables, ("pipeline", "destinations"))
         head = self._section("pipeline")
-        fields = tuple(each for each in PipelinePlan.__dataclass_fields__ if each not in ("destinations", "final"))
+        fields = tuple(each for each in PipelinePlan.__dataclass_fields__ if each != "destinations")
         self._check_known(("pipeline",), head, fields)
         settings = {key: self._setting(key, value) for key, value in head.items()}
         for needed in ("name", "process"):
@@ -149,6 +162,8 @@ class _PlanReader:
             return self._try(("pipeline", key), lambda: load_function(key, value))
         if key in _DURATIONS and isinstance(value, str):
             return self._try(("pipeline", key), lambda: duration.parse(key, value))
+        if key == "final":
+            return self._try(("pipeline", key), lambda: _exceptions(value))
         return value
 
     def _destination(self, name: str, table: object) -> PipelineDestination:

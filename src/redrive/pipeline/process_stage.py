@@ -8,7 +8,7 @@ from redrive.pipeline.events import TaskEnded, TaskFailed
 from redrive.pipeline.functions import called
 from redrive.pipeline.items import Item, Report, bodies_of
 from redrive.pipeline.new_tasks import Source, grouped, items_of, missing_items
-from redrive.pipeline.records import NewAction, NewTask, TaskToken
+from redrive.pipeline.records import NewAction, NewTask, TaskToken, message_for
 from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, StageError, said, token_of
 from redrive.worker import Context, Decision, MoveToError, RedeliverLater
 
@@ -32,8 +32,8 @@ class ProcessStage:
         found = await environment.ledger.process_input(token)
         if found is None:
             return  # out of date: it was done, cancelled or begun anew meanwhile
-        task, items = found
-        environment.check_version(task)
+        version, items = found
+        environment.check_version(version)
         try:
             children = await self._children(token, [Source(token.task, item) for item in items], context)
         except Unavailable:
@@ -44,9 +44,10 @@ class ProcessStage:
         action = NewAction(name="process", attempt=context.delayed_retries + 1, detail={"outputs": made})
         for child in children:
             if child.stage == "send":
-                context.send(environment.plan.send_queue(child.destination), TaskToken(child.id).to_json())
+                context.send(environment.plan.send_queue(child.destination), message_for(TaskToken(child.id)))
         try:
-            await context.complete(inside=environment.ledger.finish_process(token, children, action))
+            inside = environment.ledger.finish_process(token, environment.plan.name, children, action)
+            await context.complete(inside=inside)
         except TaskConflict:
             return  # a person has cancelled it meanwhile: what was made of it is dropped with its message
         environment.report(TaskEnded(environment.plan.name, token.task, "process", "", "process"))

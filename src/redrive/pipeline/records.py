@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 """What the ledger of pipelines stores and returns. Pure: no I/O, no clock, no randomness."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from redrive.broker import Headers, Message
 from redrive.pipeline.states import ShipmentState, TaskEvent, TaskState
 
 Stage: TypeAlias = Literal["process", "batch", "send"]
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 # --- what the ledger stores
@@ -41,6 +44,12 @@ class TaskToken:
         return cls(str(value["task"]), int(value.get("epoch", 0)), int(value.get("retries", 0)), items)
 
 
+def message_for(token: TaskToken, headers: Headers | None = None) -> Message:
+    """Return the message that carries a token."""
+    body = _encode(token.to_json()).encode()
+    return Message(body, content_type="application/json", headers={} if headers is None else headers)
+
+
 def body_id(task: str, index: int, *, is_shipment: bool = False) -> str:
     """Return where the bytes of a new item or shipment of a task are stored."""
     return f"{task}/{'s' if is_shipment else ''}{index}"
@@ -51,7 +60,7 @@ def owns(task: str, body: str) -> bool:
     return body.startswith(f"{task}/")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: many are made, and that takes longer
 class NewItem:
     """An item of a new task.
 
@@ -72,7 +81,7 @@ class NewItem:
     shipment: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: many are made, and that takes longer
 class NewShipment:
     """A shipment of a new task.
 
@@ -91,7 +100,7 @@ class NewShipment:
     content_type: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: many are made, and that takes longer
 class NewTask:
     """A task to be stored.
 
@@ -120,7 +129,7 @@ class NewTask:
     shipments: tuple[NewShipment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: many are made, and that takes longer
 class NewAction:
     """What is written into the history of a task.
 
@@ -142,7 +151,7 @@ class NewAction:
 # --- what the ledger returns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: many are made, and that takes longer
 class TaskItem:
     """An item of a task, with its bytes.
 

@@ -12,7 +12,7 @@ from redrive.errors import TaskConflict
 from redrive.pipeline.events import DestinationStopped, TaskEnded, TaskFailed
 from redrive.pipeline.plan import PipelineDestination
 from redrive.pipeline.process_stage import buried
-from redrive.pipeline.records import NewAction, SendResult, SendWork, ShipmentWork, TaskToken
+from redrive.pipeline.records import NewAction, SendResult, SendWork, ShipmentWork, TaskToken, message_for
 from redrive.pipeline.send_decision import decide_send, result_of
 from redrive.pipeline.shipment import (
     DestinationAway,
@@ -109,7 +109,7 @@ class SendStage:
             work = await environment.ledger.begin_send(token, self._destination.rate, environment.version)
             if work is None:
                 return  # out of date
-            environment.check_version(work.task)
+            environment.check_version(work.task.version)
             if work.wait > 0:
                 raise StageError("the rate of the destination", Postpone(work.wait))
             outcomes = await self._attempt(work, context)
@@ -195,15 +195,15 @@ class SendStage:
             chance=environment.chance(),
             doubted=self._doubted(work, outcomes),
         )
+        inside = environment.ledger.finish_send(token, result, work.task.pipeline, work.task.destination)
         if result.event is TaskEvent.FAIL:
             self._report(work, result)
-            inside = environment.ledger.finish_send(token, result)
             raise StageError(result.action.reason, MoveToError("SendFailed", result.action.reason, inside=inside))
         if result.retry is not None and result.due_at is not None:
             queue = environment.plan.send_queue(self._destination.name)
-            context.send(queue, result.retry.to_json(), at=utc(result.due_at))
+            context.send(queue, message_for(result.retry), at=utc(result.due_at))
         try:
-            await context.complete(inside=environment.ledger.finish_send(token, result))
+            await context.complete(inside=inside)
         except TaskConflict:
             return  # a person has let it begin anew meanwhile, or another process has taken it over
         self._report(work, result)

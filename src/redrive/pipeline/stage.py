@@ -14,7 +14,7 @@ from redrive.errors import QueueNotFound, TaskConflict, Unavailable
 from redrive.pipeline.ledger import PipelineLedger, SlotTaken
 from redrive.pipeline.new_tasks import TaskMaker, task_id
 from redrive.pipeline.plan import PipelinePlan
-from redrive.pipeline.records import TaskInfo, TaskToken
+from redrive.pipeline.records import TaskToken
 from redrive.printable import one_line
 from redrive.telemetry import Event
 from redrive.worker import Decision, HandlerFailure, MoveToError, Postpone, RedeliverLater
@@ -112,15 +112,15 @@ class PipelineEnvironment:
         """Return an id for a task."""
         return task_id(self.clock.time(), random_id())
 
-    def check_version(self, task: TaskInfo) -> None:
+    def check_version(self, version: int) -> None:
         """See that a task was made by this version of the pipeline, or an earlier one.
 
         Raises:
             StageError: a later one has made it, which another process runs: it is left to that, and nothing is counted.
         """
-        if task.version > self.version:
-            reason = f"version {task.version} of the pipeline has made it, and version {self.version} runs here"
-            is_refused = task.version <= self.refused_version
+        if version > self.version:
+            reason = f"version {version} of the pipeline has made it, and version {self.version} runs here"
+            is_refused = version <= self.refused_version
             raise StageError(reason, Postpone(_LEFT_TO_OTHERS if is_refused else _FOLLOWS))
 
     def maker(self) -> TaskMaker:

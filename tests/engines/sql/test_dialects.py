@@ -4,7 +4,7 @@
 import pytest
 
 from redrive.engines.sql import dialects
-from redrive.engines.sql.dialects import POSTGRES, SQLITE, statement
+from redrive.engines.sql.dialects import POSTGRES, SQLITE, lists, statement
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
 
 
@@ -50,3 +50,16 @@ def test_both_dialects_spell_the_same_marks():
 def test_a_migration_has_no_mark_left(script):
     assert "@" not in SQLITE.migration(script)
     assert "@" not in POSTGRES.migration(script).replace("@.", "")
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([(1, "a", None)], [[1], ["a"], [None]]),
+        ([(1, "a", None), (2, "a", None)], [[1, 2], ["a"], [None]]),
+        ([(1, "a", 5), (2, "b", 5)], [[1, 2], ["a", "b"], [5, 5]]),  # one 5 would be 5 and NULL
+        ([(1, "a", 5), (1, "a", None)], [[1, 1], ["a"], [5, None]]),
+    ],
+)
+def test_a_column_of_equal_values_is_sent_once_if_it_can_be_told_from_null(rows, expected):
+    assert lists((("number", "integer!"), ("name", "text!"), ("size", "integer")), rows) == expected

@@ -7,11 +7,11 @@ from contextlib import closing
 import pytest
 
 from redrive.engines.sql.runner import PostgresDriver
-from redrive.engines.sql.script import Inserts, Keyed, Many, Sql, TableColumns, now
+from redrive.engines.sql.script import Inserts, Keyed, Many, Sql, TableColumns
 from redrive.engines.sql.together import SameKey, run_sqlite_together, run_together
 
-ORDERS = TableColumns("orders", (("number", "integer"), ("state", "text")))
-NOTES = TableColumns("notes", (("number", "integer"), ("at", "float8")))
+ORDERS = TableColumns("orders", (("number", "integer!"), ("state", "text")))
+NOTES = TableColumns("notes", (("number", "integer!"),), filled=(("at", "@time"),))
 
 
 @pytest.fixture
@@ -23,19 +23,18 @@ def connection():
 
 
 def change(number, state):
-    time = yield from now()
     rows = yield Keyed(
         "UPDATE @.orders SET state = ? WHERE number = ? RETURNING number, state", [state, number], str(number)
     )
     if not rows:
         raise LookupError(number)
-    yield Inserts({NOTES: [(number, time)], ORDERS: []})
+    yield Inserts({NOTES: [(number,)], ORDERS: []})
     return [row["state"] for row in rows]
 
 
 def change_text(name, state):
     rows = yield Keyed("UPDATE @.orders SET state = ? WHERE state = ? RETURNING ?, number", [state, name, name], name)
-    yield Inserts({NOTES: [(row["number"], 1.0) for row in rows]})
+    yield Inserts({NOTES: [(row["number"],) for row in rows]})
     return [row["number"] for row in rows]
 
 
@@ -44,9 +43,9 @@ def test_each_gets_the_rows_of_its_key_and_no_others(connection):
     scripts = [change_text("b", "x"), change_text("none", "y"), change_text("a", "z")]
     assert run_sqlite_together(connection, scripts, 5.0) == [[2, 3], [], [1]]
     assert connection.execute("SELECT number, at FROM redrive_notes ORDER BY number").fetchall() == [
-        (1, 1.0),
-        (2, 1.0),
-        (3, 1.0),
+        (1, 5.0),
+        (2, 5.0),
+        (3, 5.0),
     ]
 
 
@@ -104,18 +103,22 @@ async def test_on_postgresql_there_is_one_round_trip_for_equal_steps_of_all():
         ("SELECT $1", [["a"], ["b"]]),
         (
             (
-                "WITH i0 AS (INSERT INTO s.orders (number, state) SELECT * FROM unnest($1::integer[], $2::text[]))"
-                " INSERT INTO s.notes (number, at) SELECT * FROM unnest($3::integer[], $4::float8[])"
+                "WITH now AS MATERIALIZED (SELECT $1::float8 AS time),"
+                " i0 AS (INSERT INTO s.orders (number, state) SELECT g.number, g.state FROM"
+                " (SELECT coalesce(number, ($2::integer[])[1]) AS number, state"
+                " FROM unnest($2::integer[], $3::text[]) AS l (number, state)) AS g),"
+                " i1 AS (INSERT INTO s.notes (number, at) SELECT g.number, (SELECT now.time FROM now) FROM"
+                " (SELECT coalesce(number, ($4::integer[])[1]) AS number"
+                " FROM unnest($4::integer[]) AS l (number)) AS g) SELECT"
             ),
+            5.0,
             [1, 1],
             ["a", "b"],
             [2, 2],
-            [5.0, 5.0],
         ),
     ]
 
 
 def change_nothing(name):
-    time = yield from now()
     yield Keyed("SELECT ?", [name], name)
-    yield Inserts({ORDERS: [(1, name)], NOTES: [(2, time)]})
+    yield Inserts({ORDERS: [(1, name)], NOTES: [(2,)]})

@@ -85,12 +85,13 @@ class ScriptedPart:
 class ScriptRequest(ApplyRequest):
     """A script, and the effects that go with it, all or nothing; what it returns is the answer if it has no effects."""
 
-    __slots__ = ("script", "value")
+    __slots__ = ("in_steps", "script", "value")
 
     def __init__(self, script: Together, effects: Sequence[Effect] = ()) -> None:
         super().__init__(effects)
         self.script = script
         self.value: Any = None
+        self.in_steps = False
 
     def give(self, result: list[EffectResult]) -> None:
         """Give the caller the result."""

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Runs scripts of many callers, and the sends and completions that go with them, in one transaction for all of them.
 
-If one of them fails, the transaction is rolled back, and each is run in a transaction of its own.
+That is a single statement if all scripts begin with ``Guarded``: their changes, their new rows and the call of
+``exchange`` are parts of it, so it takes one round trip. What a script returns is asked of it before, as if everything
+were as it expects; if a row is not, the statement fails. Then, as whenever one of a group fails, each is run by itself,
+and the one whose row was another is run step by step.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,16 +14,17 @@ from typing import Any, TypeVar
 import asyncpg
 
 from redrive.engines.postgres import errors
-from redrive.engines.postgres.connections import Connections
+from redrive.engines.postgres.connections import Again, Connections
 from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.exchange import Exchange
 from redrive.engines.postgres.group_commit import Lane, Request
 from redrive.engines.postgres.groups import Groups, Refused
 from redrive.engines.postgres.requests import ScriptRequest
 from redrive.engines.postgres.session_settings import as_needed, begin
+from redrive.engines.sql.dialects import lists
 from redrive.engines.sql.runner import PostgresDriver
-from redrive.engines.sql.script import Together
-from redrive.engines.sql.together import run_together
+from redrive.engines.sql.script import DONE, Guarded, Together
+from redrive.engines.sql.together import at_once, run_together, together_at_once
 
 T = TypeVar("T")
 MakeDriver = Callable[[Connection], PostgresDriver]
@@ -43,6 +47,31 @@ class ScriptGroups(Groups):
 
     async def _fetched(self, connection: Connection, exchange: Exchange, values: Sequence[object]) -> list[Any]:
         asks = [ask for ask in exchange.applies if isinstance(ask, ScriptRequest)]
+        is_plain = not exchange.is_noted and not any(ask.in_steps for ask in asks)
+        if is_plain and (steps := _guarded(asks)):
+            return await self._fetched_at_once(connection, asks, steps, values)
+        return await self._fetched_in_steps(connection, asks, exchange, values)
+
+    async def _fetched_at_once(
+        self, connection: Connection, asks: Sequence[ScriptRequest], steps: Sequence[Guarded], values: Sequence[object]
+    ) -> list[Any]:
+        changes, inserts = together_at_once(steps)
+        text = at_once(tuple(changes), tuple(inserts), f"{self.database.schema}.", self.exchange_sql)
+        columns = [column for change, rows in changes.items() for column in lists(change.columns, rows)]
+        columns += [column for table, rows in inserts.items() for column in lists(table.columns, rows)]
+        try:
+            async with as_needed(connection):
+                rows: list[Any] = await connection.fetch(text, *values, *columns)
+        except asyncpg.DivisionByZeroError as error:
+            if len(asks) > 1:
+                raise Refused(error) from error
+            asks[0].in_steps = True
+            raise Again(error) from error
+        return [row for row in rows if row[0] is not None]
+
+    async def _fetched_in_steps(
+        self, connection: Connection, asks: Sequence[ScriptRequest], exchange: Exchange, values: Sequence[object]
+    ) -> list[Any]:
         await connection.execute(begin(connection))
         try:
             results = await run_together([ask.script() for ask in asks], self.make_driver(connection))
@@ -61,6 +90,24 @@ class ScriptGroups(Groups):
     async def _find_out(self, exchange: Exchange, number: int, error: BaseException) -> None:
         await self.let_go(is_good=not errors.is_connection_lost(error))  # to find out needs another one
         await super()._find_out(exchange, number, error)
+
+
+def _guarded(asks: Sequence[ScriptRequest]) -> list[Guarded] | None:
+    """Return the only steps of scripts, and note what each returns; None if one has others."""
+    steps: list[Guarded] = []
+    for ask in asks:
+        script = ask.script()
+        step = next(script)
+        if not isinstance(step, Guarded):
+            return None
+        steps.append(step)
+        try:
+            script.send(DONE)
+        except StopIteration as end:
+            ask.value = end.value
+        else:
+            raise AssertionError("a guarded step is the last one of its script")
+    return steps
 
 
 async def _commit(connection: Connection) -> None:

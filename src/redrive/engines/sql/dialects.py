@@ -2,11 +2,12 @@
 """How SQLite and PostgreSQL spell the marks in scripts and migrations. Pure: no I/O."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 _MARK = re.compile(r"@\.|IN @ints|IN @texts| @lock|@list|\?|@(?P<search>contains|within)\((?P<column>[\w.]+)\)")
+_GIVEN = re.compile(r"\bg\.(\w+)|@time")
 _TAKES_A_VALUE = frozenset({"?", "IN @ints", "IN @texts", "contains", "within"})
 
 
@@ -49,6 +50,55 @@ def statement(dialect: Dialect, text: str, prefix: str) -> str:
         return dialect.marks[mark].format(n=values, column=found["column"])
 
     return _MARK.sub(word, text)
+
+
+def sqlite_values(text: str, names: tuple[str, ...], prefix: str) -> str:
+    """Return the expressions of an insertion in SQLite for rows of values; the value after the last is the time."""
+    numbers = {name: number for number, name in enumerate((*names, "time"), 1)}
+    expressions = _GIVEN.sub(lambda found: f"?{numbers[found[1] or 'time']}", text)
+    return expressions.replace("@.", prefix)
+
+
+@lru_cache(maxsize=200)
+def sqlite_given(text: str, names: tuple[str, ...], prefix: str) -> str:
+    """Return a statement on one row of ``@given`` values in SQLite; its last value is the time."""
+    given = ", ".join(f"?{number} AS {name}" for number, name in enumerate((*names, "time"), 1))
+    return text.replace("@given", f"(SELECT {given}) AS g").replace("@time", "g.time").replace("@.", prefix)
+
+
+def postgres_given(text: str, columns: Sequence[tuple[str, str]], prefix: str, first: int) -> str:
+    """Return a statement on rows of ``@given`` values in PostgreSQL: a list for each column, as ``lists`` makes them.
+
+    Args:
+        text: the statement.
+        columns: the names and types of the columns.
+        prefix: the prefix of Redrive's tables.
+        first: the number of its first value.
+    """
+    kinds = [f"${number}::{kind.removesuffix('!')}[]" for number, (_, kind) in enumerate(columns, first)]
+    rows = [
+        f"coalesce({name}, ({values})[1]) AS {name}" if kind.endswith("!") else name
+        for (name, kind), values in zip(columns, kinds, strict=True)
+    ]
+    names = ", ".join(name for name, _ in columns)
+    given = f"(SELECT {', '.join(rows)} FROM unnest({', '.join(kinds)}) AS l ({names})) AS g"
+    return text.replace("@given", given).replace("@time", "(SELECT now.time FROM now)").replace("@.", prefix)
+
+
+def lists(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[object]]) -> list[list[object]]:
+    """Return rows as a list for each column, as ``postgres_given`` needs them.
+
+    A column whose values are all equal is a list of one, since most are, and a value of a list takes a while to encode.
+    The first column tells how many rows there are. A list that is too short is filled up with NULL.
+    """
+    first, *others = zip(*rows, strict=True)
+    many = len(first)
+    found = [list(first)]
+    for (_, kind), values in zip(columns[1:], others, strict=True):
+        value = values[0]
+        is_short = values.count(value) == many and (value is None or kind.endswith("!"))
+        found.append([value] if is_short else list(values))
+    return found
 
 
 _SQLITE_LIST = "IN (SELECT value FROM json_each(?))"

@@ -7,13 +7,34 @@ waits, and ends at the first ``send``.
 
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Protocol, TypeVar, assert_never
+from typing import Any, Final, Protocol, TypeVar, assert_never
 
-from redrive.engines.sql.dialects import POSTGRES, SQLITE, Dialect, statement
-from redrive.engines.sql.script import Inserts, Keyed, Many, Now, Row, Script, Sql, TableColumns
+from redrive.engines.sql.dialects import (
+    POSTGRES,
+    SQLITE,
+    Dialect,
+    lists,
+    postgres_given,
+    sqlite_given,
+    sqlite_values,
+    statement,
+)
+from redrive.engines.sql.script import (
+    DONE,
+    Change,
+    Guarded,
+    Inserts,
+    Keyed,
+    Many,
+    Now,
+    Row,
+    Script,
+    Sql,
+    TableColumns,
+)
 
 T = TypeVar("T")
 _AT_ONCE = 20
@@ -46,6 +67,10 @@ class Driver(Protocol):
         """Run a statement once for each row of values; return the rows of all answers."""
         ...
 
+    async def change(self, change: Change, values: Sequence[object]) -> bool:
+        """Change a row; return whether it was as expected."""
+        ...
+
     async def insert(self, rows: Mapping[TableColumns, Sequence[Sequence[object]]]) -> None:
         """Insert rows into tables."""
         ...
@@ -73,10 +98,23 @@ async def run(script: Script[T], driver: Driver) -> T:
             case Inserts():
                 answer = ()
                 await driver.insert(step.rows)
+            case Guarded():
+                answer = ()
+                if await all_changed(step, driver):
+                    answer = DONE
+                    await driver.insert(step.rows)
             case Now():
                 answer = [(await driver.now(),)]
             case _:
                 assert_never(step)
+
+
+async def all_changed(step: Guarded, driver: Driver) -> bool:
+    """Make changes one after another, up to the first row that is not as expected; return whether there is none."""
+    for change, values in step.changes:
+        if not await driver.change(change, values):
+            return False
+    return True
 
 
 # --- SQLite
@@ -107,6 +145,12 @@ class SqliteDriver:
         """Run a statement once for each row of values; return the rows of all answers."""
         return [found for values in rows for found in await self.fetch(text, values)]
 
+    async def change(self, change: Change, values: Sequence[object]) -> bool:
+        """Change a row; return whether it was as expected."""
+        text = sqlite_given(change.text, _names(change), self.prefix)
+        found = self._connection.execute(text, (*values, self._time)).fetchall()
+        return bool(found) and found[0][0] != ""
+
     async def insert(self, rows: Mapping[TableColumns, Sequence[Sequence[object]]]) -> None:
         """Insert rows, table by table, many with one statement where triggers make a statement expensive."""
         for table, values in rows.items():
@@ -116,8 +160,9 @@ class SqliteDriver:
                 several = statement(self.dialect, table.insert_several(at_once), self.prefix)
                 pages = (values[start : start + at_once] for start in range(0, whole, at_once))
                 self._connection.executemany(several, ([*chain.from_iterable(page)] for page in pages))
-            if values[whole:]:
-                self._connection.executemany(statement(self.dialect, table.insert, self.prefix), values[whole:])
+            if rest := values[whole:]:
+                given = [(*row, self._time) for row in rest] if table.uses_time else rest
+                self._connection.executemany(_sqlite_insert(table, self.prefix), given)
 
     async def now(self) -> float:
         """Return the time at which the transaction began."""
@@ -187,12 +232,18 @@ class PostgresDriver:
         """Run a statement once for each row of values, in one round trip; return the rows of all answers."""
         return await self._connection.fetchmany(text, rows)
 
+    async def change(self, change: Change, values: Sequence[object]) -> bool:
+        """Change a row; return whether it was as expected."""
+        text = f"WITH {NOW}, c AS ({postgres_given(change.text, change.columns, self.prefix, 2)}) SELECT * FROM c"
+        found = await self._connection.fetch(text, await self.now(), *([value] for value in values))
+        return bool(found) and found[0][0] != ""
+
     async def insert(self, rows: Mapping[TableColumns, Sequence[Sequence[object]]]) -> None:
         """Insert rows into all tables with one statement."""
         given = {table: values for table, values in rows.items() if values}
         if given:
-            columns = [list(column) for values in given.values() for column in zip(*values, strict=True)]
-            await self._connection.fetch(_inserting(tuple(given), self.prefix), *columns)
+            columns = [column for table, values in given.items() for column in lists(table.columns, values)]
+            await self._connection.fetch(_inserting(tuple(given), self.prefix), await self.now(), *columns)
 
     async def now(self) -> float:
         """Return the database's time at the script's first request for it."""
@@ -201,15 +252,35 @@ class PostgresDriver:
         return self._time
 
 
+NOW: Final = "now AS MATERIALIZED (SELECT $1::float8 AS time)"
+"""The time of the transaction, if it is the first value."""
+
+
 @lru_cache(maxsize=100)
 def _inserting(tables: tuple[TableColumns, ...], prefix: str) -> str:
-    """Return the statement that inserts rows into tables; it is given a list of values for each column."""
+    """Return the statement that inserts rows into tables; it is given the time, and a list for each column."""
+    parts, _ = parts_inserting(tables, prefix, 2)
+    return f"WITH {NOW}, {', '.join(parts)} SELECT"
+
+
+def parts_inserting(tables: Iterable[TableColumns], prefix: str, first: int) -> tuple[list[str], int]:
+    """Return the parts of a statement that insert into tables, and the number of the value after theirs."""
     parts: list[str] = []
-    given = 0
-    for table in tables:
-        names = ", ".join(name for name, _ in table.columns)
-        lists = ", ".join(f"${given + place}::{kind}[]" for place, (_, kind) in enumerate(table.columns, 1))
-        given += len(table.columns)
-        parts.append(f"INSERT INTO {prefix}{table.table} ({names}) SELECT * FROM unnest({lists})")
-    *others, last = parts
-    return (f"WITH {', '.join(f'i{n} AS ({part})' for n, part in enumerate(others))} " if others else "") + last
+    for place, table in enumerate(tables):
+        named = table.expressions
+        text = f"INSERT INTO @.{table.table} ({', '.join(named)}) SELECT {', '.join(named.values())} FROM @given"
+        parts.append(f"i{place} AS ({postgres_given(text, table.columns, prefix, first)})")
+        first += len(table.columns)
+    return parts, first
+
+
+@lru_cache(maxsize=200)
+def _sqlite_insert(table: TableColumns, prefix: str) -> str:
+    named = table.expressions
+    text = f"INSERT INTO @.{table.table} ({', '.join(named)}) VALUES ({', '.join(named.values())})"
+    return sqlite_values(text, _names(table), prefix)
+
+
+@lru_cache(maxsize=200)
+def _names(given: Change | TableColumns) -> tuple[str, ...]:
+    return tuple(name for name, _ in given.columns)

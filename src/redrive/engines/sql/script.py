@@ -10,6 +10,8 @@ languages differ, a script has a mark, which ``dialects`` translates:
 ``IN @ints``      one of a list of numbers, given as one value
 ``IN @texts``     one of a list of texts, given as one value
 ``@lock``         lock these rows until the transaction ends
+``@given``        the rows of values of a ``Change`` or of ``TableColumns``, called ``g``
+``@time``         the time of the transaction, in a ``Change`` or ``TableColumns``
 ``@contains(x)``  whether a text contains the next value, ignoring the case of ASCII letters
 ``@within(x)``    whether bytes contain the UTF-8 of the next value, ignoring the case of ASCII letters
 ``@list(x)``      all numbers of a column, as a list in JSON
@@ -59,23 +61,32 @@ class TableColumns:
 
     Attributes:
         table: the table.
-        columns: the columns, each with its type in PostgreSQL.
+        columns: the columns that rows have values for, each with its type in PostgreSQL, and an exclamation mark if no
+            value is NULL.
         has_triggers: whether inserting a row changes other tables.
+        filled: further columns, each with an expression; ``@time`` is the time of the transaction, and ``g`` is the
+            row of values.
     """
 
     table: str
     columns: tuple[tuple[str, str], ...]
     has_triggers: bool = False
+    filled: tuple[tuple[str, str], ...] = ()
 
     @property
-    def insert(self) -> str:
-        """The statement that inserts one row."""
-        return insert(self.table, [name for name, _ in self.columns])
+    def expressions(self) -> dict[str, str]:
+        """What each column is filled with."""
+        return {**{name: f"g.{name}" for name, _ in self.columns}, **dict(self.filled)}
+
+    @property
+    def uses_time(self) -> bool:
+        """Whether a column has the time of the transaction."""
+        return any("@time" in expression for _, expression in self.filled)
 
     def insert_several(self, many: int) -> str:
         """Return the statement that inserts so many rows."""
         row = f"({', '.join('?' * len(self.columns))})"
-        return f"{self.insert}{f', {row}' * (many - 1)}"
+        return f"{insert(self.table, [name for name, _ in self.columns])}{f', {row}' * (many - 1)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +96,46 @@ class Inserts:
     rows: Mapping[TableColumns, Sequence[Sequence[object]]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """A statement that changes one row, or inserts it, and returns something of it.
+
+    Attributes:
+        text: the statement. ``@given`` is a table ``g`` with a row of values, ``@time`` the time of the transaction.
+            What it returns is an empty text if there was no such row: then it is to be undone.
+        columns: the names of the values, each with its type in PostgreSQL.
+    """
+
+    text: str
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """Changes of rows, and rows to be inserted if all these were as expected; the answer has a row then.
+
+    If a row was not as expected, what follows it is not done, and the answer is empty. A script that may be run
+    together with others has this as its first step, and as its last one if the answer has a row.
+
+    Attributes:
+        changes: the changes with their values.
+        rows: the rows for several tables.
+    """
+
+    changes: Sequence[tuple[Change, Sequence[object]]]
+    rows: Mapping[TableColumns, Sequence[Sequence[object]]]
+
+
+DONE: Sequence[Row] = ((True,),)
+"""The answer of ``Guarded`` if everything was as expected."""
+
+
 @dataclass(frozen=True, slots=True)
 class Now:
     """The time of the transaction; the answer is one row with one column."""
 
 
-Step: TypeAlias = Sql | Many | Keyed | Inserts | Now
+Step: TypeAlias = Sql | Many | Keyed | Inserts | Guarded | Now
 Script: TypeAlias = Generator[Step, Sequence[Row], T]
 
 

@@ -5,12 +5,13 @@ If one of them fails, all have failed: the transaction is to be rolled back, and
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from redrive.engines.sql.dialects import statement
-from redrive.engines.sql.runner import Driver, SqliteDriver, finished, run
-from redrive.engines.sql.script import Inserts, Keyed, Now, Row, Script, Step, TableColumns
+from redrive.engines.sql.dialects import postgres_given, statement
+from redrive.engines.sql.runner import Driver, SqliteDriver, all_changed, finished, parts_inserting, run
+from redrive.engines.sql.script import DONE, Change, Guarded, Inserts, Keyed, Now, Row, Script, Step, TableColumns
 
 
 class SameKey(Exception):
@@ -50,8 +51,11 @@ async def _answers(steps: Mapping[int, Step], driver: Driver) -> dict[int, Seque
             keyed.setdefault(step.text, {})[place] = step
         elif isinstance(step, Inserts):
             answers[place] = ()
-            for table, rows in step.rows.items():
-                inserts.setdefault(table, []).extend(rows)
+            _gather(step.rows, inserts)
+        elif isinstance(step, Guarded):
+            answers[place] = DONE if await all_changed(step, driver) else ()
+            if answers[place]:
+                _gather(step.rows, inserts)
         elif isinstance(step, Now):
             answers[place] = [(await driver.now(),)]
         else:
@@ -61,6 +65,13 @@ async def _answers(steps: Mapping[int, Step], driver: Driver) -> dict[int, Seque
     if inserts:
         await driver.insert(inserts)
     return answers
+
+
+def _gather(
+    rows: Mapping[TableColumns, Sequence[Sequence[object]]], into: dict[TableColumns, list[Sequence[object]]]
+) -> None:
+    for table, values in rows.items():
+        into.setdefault(table, []).extend(values)
 
 
 def _lone(step: Step) -> Script[Sequence[Row]]:
@@ -80,3 +91,47 @@ async def _keyed_answers(text: str, asked: Mapping[int, Keyed], driver: Driver) 
         key, *_ = row
         found.setdefault(places[key], []).append(row)
     return {**answers, **found}
+
+
+# --- in one statement
+
+
+def together_at_once(
+    steps: Iterable[Guarded],
+) -> tuple[dict[Change, list[Sequence[object]]], dict[TableColumns, list[Sequence[object]]]]:
+    """Return the values of equal changes, and the new rows of each table, of several steps."""
+    changes: dict[Change, list[Sequence[object]]] = {}
+    inserts: dict[TableColumns, list[Sequence[object]]] = {}
+    for step in steps:
+        for change, values in step.changes:
+            changes.setdefault(change, []).append(values)
+        for table, rows in step.rows.items():
+            if rows:
+                inserts.setdefault(table, []).extend(rows)
+    return changes, inserts
+
+
+@lru_cache(maxsize=100)
+def at_once(changes: tuple[Change, ...], tables: tuple[TableColumns, ...], prefix: str, call: str) -> str:
+    """Return a statement in PostgreSQL's SQL that makes changes, inserts rows and calls a function, or does nothing.
+
+    Each of its rows begins with those of the function, which are all NULL if it has none; and if a row that is to be
+    changed is not as expected, it divides by zero.
+
+    Args:
+        changes: the changes; the values after those of the call are lists for their columns.
+        tables: the tables that get rows; the values after these are lists for their columns.
+        prefix: the prefix of Redrive's tables.
+        call: the call; its first value is the time, or NULL for that of the database.
+    """
+    first = call.count("$") + 1
+    parts = [f"now AS MATERIALIZED (SELECT {prefix}instant($1) AS time)"]
+    checks = ["1"]
+    for place, change in enumerate(changes):
+        text = postgres_given(change.text, change.columns, prefix, first)
+        parts.append(f"c{place} (found) AS ({text})")
+        checks.append(f"((SELECT count(*) FROM c{place} WHERE found <> '') = cardinality(${first}))::integer")
+        first += len(change.columns)
+    inserting, _ = parts_inserting(tables, prefix, first)
+    parts += [*inserting, f"checked AS MATERIALIZED (SELECT 1 / ({' * '.join(checks)}) AS is_good)"]
+    return f"WITH {', '.join(parts)} SELECT e.*, checked.is_good FROM checked LEFT JOIN LATERAL ({call}) AS e ON true"

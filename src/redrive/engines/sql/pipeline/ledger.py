@@ -36,7 +36,8 @@ class SqlPipelineLedger(SqlStore):
     expire = writes(slots_sql.expire)
 
     # --- sending
-    _begin_send = writes(sends.begin_send, together=True)
+    _to_send = reads(sends.to_send, together=True)
+    _begin = writes(sends.begin, together=True)
     _begin_send_in_turn = writes(sends.begin_send)
     finish_send = joins(sends.finish_send, together=True)
     put_back = joins(sends.put_back)
@@ -44,8 +45,11 @@ class SqlPipelineLedger(SqlStore):
 
     async def begin_send(self, token: TaskToken, per_second: float | None, version: int) -> SendWork | None:
         """Note that the shipments of a task are about to be sent; where there is a rate, one task after another."""
-        begin = self._begin_send if per_second is None else self._begin_send_in_turn
-        return await begin(token, per_second, version)
+        if per_second is None:
+            work = await self._to_send(token)
+            if work is not None and sends.is_usual(work, version) and await self._begin(token, work):
+                return work
+        return await self._begin_send_in_turn(token, per_second, version)
 
     # --- people
     rerun = joins(operators.rerun)

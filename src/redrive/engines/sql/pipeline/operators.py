@@ -50,7 +50,7 @@ def rerun(token: TaskToken, items: Sequence[int], action: NewAction, *, again: b
         f" AND {_AGAIN.able}",
         [time, token.task, list(items)],
     )
-    yield from note(token.task, row["pipeline"], row["destination"], action, time)
+    yield from note(token.task, row["pipeline"], row["destination"], action)
 
 
 def revive(token: TaskToken, due_at: float, not_after: float | None, action: NewAction) -> Script[None]:
@@ -58,14 +58,14 @@ def revive(token: TaskToken, due_at: float, not_after: float | None, action: New
     time = yield from now()
     row = yield from move(token, TaskEvent.REVIVE, time, changes=_NEW_COURSE)
     yield Sql("UPDATE @.pipeline_tasks SET due_at = ?, not_after = ? WHERE id = ?", [due_at, not_after, token.task])
-    yield from note(token.task, row["pipeline"], row["destination"], action, time)
+    yield from note(token.task, row["pipeline"], row["destination"], action)
 
 
 def cancel(token: TaskToken, action: NewAction) -> Script[None]:
     """Let nothing more be done with a task; a message for it is out of date from now on."""
     time = yield from now()
     row = yield from move(token, TaskEvent.CANCEL, time, action.reason, changes=_NEW_COURSE)
-    yield from note(token.task, row["pipeline"], row["destination"], action, time)
+    yield from note(token.task, row["pipeline"], row["destination"], action)
 
 
 def resolve_sent(token: TaskToken, items: Sequence[int], action: NewAction) -> Script[bool]:
@@ -91,7 +91,7 @@ def resolve_sent(token: TaskToken, items: Sequence[int], action: NewAction) -> S
     )
     if not rows:
         raise TaskConflict(token.task, "only what failed, or has an unknown outcome, can be resolved")
-    yield from note(token.task, rows[0]["pipeline"], rows[0]["destination"], action, time)
+    yield from note(token.task, rows[0]["pipeline"], rows[0]["destination"], action)
     return not left
 
 

@@ -3,11 +3,23 @@
 
 import json
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from redrive.clock import utc
-from redrive.engines.sql.pipeline.tasks import again_if_failed, current, moved, note
-from redrive.engines.sql.script import Keyed, Row, Script, Sql, now, plain
+from redrive.engines.sql.pipeline.tasks import (
+    ACTIONS,
+    OF_TASK,
+    TASK_COLUMNS,
+    action_values,
+    again_if_failed,
+    columns,
+    current,
+    moved,
+    moving,
+    note,
+    task_of,
+)
+from redrive.engines.sql.script import Change, Guarded, Keyed, Row, Script, Sql, now, plain
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import TaskConflict
 from redrive.pipeline.records import (
@@ -29,6 +41,7 @@ _AGAIN: Final = transition(SHIPMENTS, ShipmentEvent.AGAIN)
 _SENDING: Final = among("state", [ShipmentState.INTENT])
 _LEFT: Final = among("s.state", (*_UNSENT, ShipmentState.UNKNOWN))
 _BEGIN: Final = transition(SHIPMENTS, ShipmentEvent.BEGIN)
+_ABLE_TO_BEGIN: Final = transition(SHIPMENTS, ShipmentEvent.BEGIN, "s.state").able
 _EARLY_S: Final = 1.0
 """So much may clocks differ."""
 _EVENTS: Final = {
@@ -37,6 +50,63 @@ _EVENTS: Final = {
     ShipmentState.REFUSED: ShipmentEvent.REFUSE,
     ShipmentState.UNKNOWN: ShipmentEvent.DOUBT,
 }
+
+
+_OF_SHIPMENT: Final = "task, position, delivery_id, state, attempt, item_count, body, receipt, reason, changed_at"
+_BEGINNING: Final = Change(
+    f"INSERT INTO @.pipeline_shipments AS s ({_OF_SHIPMENT})"
+    " SELECT g.task, g.position, '', g.state, g.attempt, 0, '', '', '', @time FROM @given WHERE EXISTS ("
+    "SELECT 1 FROM @.pipeline_tasks t WHERE t.id = g.task AND t.epoch = g.epoch AND t.retries = g.retries"
+    f" AND {among('t.state', [TaskState.READY])}) ON CONFLICT (task, position) DO UPDATE"
+    f" SET {_BEGIN.to}, attempt = s.attempt + 1, changed_at = excluded.changed_at"
+    f" WHERE s.state = excluded.state AND s.attempt = excluded.attempt AND {_ABLE_TO_BEGIN} RETURNING delivery_id",
+    columns("task text, position integer, state smallint, attempt integer, epoch integer, retries integer"),
+)
+"""Written as an insertion for the same reason as ``tasks.moving``."""
+
+_STORING: Final = Change(
+    f"INSERT INTO @.pipeline_shipments AS s ({_OF_SHIPMENT})"
+    " SELECT g.task, g.position, '', g.state, 0, 0, '', g.receipt, g.reason, @time FROM @given WHERE true"
+    " ON CONFLICT (task, position) DO UPDATE SET state = excluded.state, receipt = excluded.receipt,"
+    f" reason = excluded.reason, changed_at = excluded.changed_at WHERE {among('s.state', [ShipmentState.INTENT])}"
+    " RETURNING delivery_id",
+    columns("task text, position integer, state smallint, receipt text, reason text"),
+)
+
+
+def to_send(token: TaskToken) -> Script[SendWork | None]:
+    """Return a send task that is as its message says, and what is to be sent of it; None if there is no such task."""
+    rows = yield Keyed(
+        f"SELECT {OF_TASK}, {_LIST}, CASE WHEN {_LEFT} THEN"
+        " (SELECT b.body FROM @.pipeline_bodies b WHERE b.id = s.body) END AS bytes"
+        " FROM @.pipeline_tasks t JOIN @.pipeline_shipments s ON s.task = t.id"
+        f" WHERE t.id = ? AND t.epoch = ? AND t.retries = ? AND {among('t.state', [TaskState.READY])}"
+        " ORDER BY s.position",
+        [token.task, token.epoch, token.retries],
+        token.task,
+    )
+    if not rows:
+        return None
+    shipments = [tuple(row)[len(TASK_COLUMNS) :] for row in rows]
+    work, others = _divided(shipments, token)
+    return SendWork(task=task_of(rows[0]), shipments=work, others=others)
+
+
+def is_usual(work: SendWork, version: int) -> bool:
+    """Say whether a task may be sent by that version, and is no retry: when that is due, the store has to say."""
+    return work.task.version <= version and work.task.due_at <= work.task.changed_at
+
+
+def begin(token: TaskToken, work: SendWork) -> Script[bool]:
+    """Note that shipments are about to be sent, if they are as they were seen; return whether they are."""
+    changes = [
+        (
+            _BEGINNING,
+            (token.task, each.info.index, int(each.info.state), each.info.attempt, token.epoch, token.retries),
+        )
+        for each in work.shipments
+    ]
+    return bool((yield Guarded(changes, {})))
 
 
 def begin_send(token: TaskToken, per_second: float | None, version: int) -> Script[SendWork | None]:
@@ -67,8 +137,7 @@ def begin_send(token: TaskToken, per_second: float | None, version: int) -> Scri
         [token.task],
         token.task,
     )
-    work = tuple(_work_of(row) for row in rows if _is_chosen(row, token))
-    others = tuple(shipment_of(row) for row in rows if not _is_chosen(row, token))
+    work, others = _divided([tuple(row) for row in rows], token)
     if per_second is not None and work:
         wait = yield from _reserve(found.pipeline, found.destination, len(work) / per_second, time)
         if wait > 0:
@@ -82,11 +151,28 @@ def begin_send(token: TaskToken, per_second: float | None, version: int) -> Scri
     return SendWork(task=found, shipments=work, others=others)
 
 
-def _is_chosen(row: Row, token: TaskToken) -> bool:
+def _divided(
+    rows: Sequence[tuple[Any, ...]], token: TaskToken
+) -> tuple[tuple[ShipmentWork, ...], tuple[ShipmentInfo, ...]]:
+    """Return what is to be sent now of the shipments of a task, given with their bytes, and the rest."""
+    work: list[ShipmentWork] = []
+    others: list[ShipmentInfo] = []
+    for *row, body in rows:
+        info = shipment_of(row)
+        if not _is_chosen(info, token):
+            others.append(info)
+        elif body is None:
+            raise TaskConflict(info.task, "its bytes have been removed, as they were too old")
+        else:
+            is_new = info.state is ShipmentState.PENDING
+            work.append(ShipmentWork(info=info, body=bytes(body), may_be_there=not is_new))
+    return tuple(work), tuple(others)
+
+
+def _is_chosen(info: ShipmentInfo, token: TaskToken) -> bool:
     """Say whether a shipment is to be sent now; one with an unknown outcome only if it was meant."""
-    state = ShipmentState(row["state"])
-    is_meant = not token.items or row["position"] in token.items
-    return state in _UNSENT or (state is ShipmentState.UNKNOWN and is_meant)
+    is_meant = not token.items or info.index in token.items
+    return info.state in _UNSENT or (info.state is ShipmentState.UNKNOWN and is_meant)
 
 
 def _reserve(pipeline: str, destination: str, seconds: float, time: float) -> Script[float]:
@@ -106,8 +192,24 @@ def _reserve(pipeline: str, destination: str, seconds: float, time: float) -> Sc
     return 0.0
 
 
-def finish_send(token: TaskToken, result: SendResult) -> Script[None]:
+def finish_send(token: TaskToken, result: SendResult, pipeline: str, destination: str) -> Script[None]:
     """Store what came of an attempt to send, and what follows; a task that was cancelled meanwhile stays so."""
+    values: tuple[object, ...] = (token.task, token.epoch, token.retries, plain(result.action.reason))
+    if result.retry is not None:
+        values = (*values, json.dumps(result.retry.items), result.due_at)
+    moved_on = moving(result.event, is_retry=result.retry is not None)
+    changes: list[tuple[Change, tuple[object, ...]]] = [(moved_on, values)]
+    for each in result.shipments:
+        step = SHIPMENTS[ShipmentState.INTENT, _EVENTS[each.state]]
+        outcome = (token.task, each.index, int(step), plain(each.receipt), plain(each.reason))
+        changes.append((_STORING, outcome))
+    done = yield Guarded(changes, {ACTIONS: [action_values(token.task, pipeline, destination, result.action)]})
+    if not done:
+        yield from _finish_in_turn(token, result)
+
+
+def _finish_in_turn(token: TaskToken, result: SendResult) -> Script[None]:
+    """Do the same for a task that is not as its message says; raise if that has not been cancelled."""
     time = yield from now()
     for shipment in result.shipments:
         yield from _store(token.task, shipment, time)
@@ -121,7 +223,7 @@ def finish_send(token: TaskToken, result: SendResult) -> Script[None]:
             "UPDATE @.pipeline_tasks SET retry_items = ?, due_at = ? WHERE id = ?",
             [json.dumps(result.retry.items), result.due_at, token.task],
         )
-    yield from note(token.task, row["pipeline"], row["destination"], result.action, time)
+    yield from note(token.task, row["pipeline"], row["destination"], result.action)
 
 
 def put_back(token: TaskToken, results: Sequence[ShipmentResult], action: NewAction | None) -> Script[None]:
@@ -135,7 +237,7 @@ def put_back(token: TaskToken, results: Sequence[ShipmentResult], action: NewAct
     if action is not None:
         rows = yield Sql("SELECT pipeline, destination FROM @.pipeline_tasks WHERE id = ?", [token.task])
         for row in rows:
-            yield from note(token.task, row["pipeline"], row["destination"], action, time)
+            yield from note(token.task, row["pipeline"], row["destination"], action)
 
 
 def _cancelled(token: TaskToken) -> Script[Row | None]:
@@ -165,24 +267,18 @@ def shipments(task: str) -> Script[list[ShipmentInfo]]:
     return [shipment_of(row) for row in rows]
 
 
-def shipment_of(row: Row) -> ShipmentInfo:
+def shipment_of(row: Sequence[Any]) -> ShipmentInfo:
     """Return the shipment of a row."""
+    task, index, delivery_id, state, attempt, item_count, content_type, receipt, reason, changed_at = row
     return ShipmentInfo(
-        task=row["task"],
-        index=row["position"],
-        delivery_id=row["delivery_id"],
-        state=ShipmentState(row["state"]),
-        attempt=row["attempt"],
-        item_count=row["item_count"],
-        content_type=row["content_type"],
-        receipt=row["receipt"],
-        reason=row["reason"],
-        changed_at=utc(row["changed_at"]),
+        task=task,
+        index=index,
+        delivery_id=delivery_id,
+        state=ShipmentState(state),
+        attempt=attempt,
+        item_count=item_count,
+        content_type=content_type,
+        receipt=receipt,
+        reason=reason,
+        changed_at=utc(changed_at),
     )
-
-
-def _work_of(row: Row) -> ShipmentWork:
-    if row["body"] is None:
-        raise TaskConflict(row["task"], "its bytes have been removed, as they were too old")
-    info = shipment_of(row)
-    return ShipmentWork(info=info, body=bytes(row["body"]), may_be_there=info.state is not ShipmentState.PENDING)

@@ -102,14 +102,13 @@ def destinations(pipeline: str, counted: Sequence[str] | None = None) -> Script[
 
 def hold(pipeline: str, destination: str, action: NewAction, *, is_held: bool) -> Script[None]:
     """Hold a destination, or release it."""
-    time = yield from now()
     rows = yield Sql(
         "UPDATE @.pipeline_destinations SET is_held = ?, reason = ? WHERE pipeline = ? AND name = ? RETURNING 1",
         [int(is_held), plain(action.reason) if is_held else "", pipeline, destination],
     )
     if not rows:
         raise DestinationNotFound(pipeline, destination)
-    yield from note("", pipeline, destination, action, time)
+    yield from note("", pipeline, destination, action)
 
 
 # --- slots
@@ -232,15 +231,15 @@ def serve_slot(
     for task, reason in broken.items():
         yield from _end_members([task], TaskEvent.FAIL, reason, time)
         failed = NewAction(name="batch_error", reason=reason, detail={"slot": slot.at})
-        yield from note(task, slot.pipeline, slot.destination, failed, time)
-    yield from make(children, time)
+        yield from note(task, slot.pipeline, slot.destination, failed)
+    yield from make(children)
     made = {item.parent[0]: child.id for child in children for item in child.items if item.parent is not None}
     batches: dict[str | None, list[tuple[str, str, str]]] = {}
     for task in members:
         batches.setdefault(made.get(task), []).append((task, slot.pipeline, slot.destination))
     for child, tasks in batches.items():  # the history of a task has the one that it is in, not those of all others
         done = NewAction(name="batch", detail={"slot": slot.at, "tasks": [] if child is None else [child]})
-        yield from note_all(tasks, done, time)
+        yield from note_all(tasks, done)
 
 
 def _end_members(members: Sequence[str], event: TaskEvent, reason: str, time: float) -> Script[None]:
@@ -261,7 +260,7 @@ def fail_slot(slot: SlotKey, reason: str) -> Script[None]:
     time = yield from now()
     yield from _end_slot(slot, SlotEvent.FAIL, time, reason=reason)
     action = NewAction(name="batch_error", reason=reason, detail={"slot": slot.at})
-    yield from note("", slot.pipeline, slot.destination, action, time)
+    yield from note("", slot.pipeline, slot.destination, action)
 
 
 def _end_slot(
@@ -288,5 +287,5 @@ def expire(pipeline: str, limit: int) -> Script[list[str]]:
     reason = "it has waited for longer than the backstop"
     yield from _end_members([row["id"] for row in rows], TaskEvent.EXPIRE, reason, time)
     members = [(row["id"], pipeline, row["destination"]) for row in rows]
-    yield from note_all(members, NewAction(name="batch_expired", reason=reason), time)
+    yield from note_all(members, NewAction(name="batch_expired", reason=reason))
     return [row["id"] for row in rows]

@@ -7,10 +7,11 @@ it: then nothing of the transaction is done.
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, Final
 
 from redrive.clock import utc
-from redrive.engines.sql.script import Inserts, Keyed, Row, Script, Sql, TableColumns, now, plain
+from redrive.engines.sql.script import Change, Guarded, Inserts, Keyed, Row, Script, Sql, TableColumns, now, plain
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import SubmissionConflict, TaskConflict, TaskNotFound
 from redrive.pipeline.ledger import Accepted, SubmissionSeen
@@ -31,41 +32,60 @@ TASK_COLUMNS: Final = (
 _TASK_LIST: Final = ", ".join(TASK_COLUMNS)
 
 
-def _columns(table: str, columns: str) -> TableColumns:
-    """Return the columns of a table, from their names and types in order."""
-    pairs = (each.partition(" ") for each in columns.split(", "))
-    return TableColumns(table, tuple((name, kind) for name, _, kind in pairs))
+def columns(text: str) -> tuple[tuple[str, str], ...]:
+    """Return names with their types, from a list in order; what may be NULL has a question mark."""
+    return tuple((name, kind[:-1] if kind.endswith("?") else f"{kind}!") for name, kind in _pairs(text))
 
 
-_TASKS: Final = _columns(
+def _pairs(text: str) -> list[tuple[str, str]]:
+    return [(name, rest) for name, _, rest in (each.partition(" ") for each in text.split(", "))]
+
+
+_TASKS: Final = TableColumns(
     "pipeline_tasks",
-    "id text, pipeline text, stage text, destination text, state smallint, due_at float8, not_after float8,"
-    " epoch integer, retries integer, retry_items text, item_count integer, size bigint, version bigint,"
-    " slot_at float8, reason text, created_at float8, changed_at float8",
+    columns(
+        "id text, pipeline text, stage text, destination text, state smallint, due_at float8?, not_after float8?,"
+        " item_count integer, size bigint, version bigint, slot_at float8?"
+    ),
+    filled=(
+        ("due_at", "coalesce(g.due_at, @time)"),
+        *_pairs("epoch 0, retries 0, retry_items '[]', reason '', created_at @time, changed_at @time"),
+    ),
 )
-_ITEMS: Final = _columns(
+_ITEMS: Final = TableColumns(
     "pipeline_items",
-    "task text, position integer, item text, parent_task text, parent_position integer, shipment integer, body text,"
-    " size bigint",
+    columns(
+        "task text, position integer, item text, parent_task text?, parent_position integer?, shipment integer?,"
+        " body text, size bigint"
+    ),
 )
-_JOURNEYS: Final = _columns(
+_JOURNEYS: Final = TableColumns(
     "journey_entries",
-    "message_id text, parent text, at float8, layer text, event text, place text, attempt integer, reason text",
+    columns("message_id text, parent text, layer text, event text, place text, attempt integer, reason text"),
+    filled=(("at", "@time"),),
 )
-_BODIES: Final = _columns("pipeline_bodies", "id text, body bytea")
-_SHIPMENTS: Final = _columns(
-    "pipeline_shipments",
-    "task text, position integer, delivery_id text, state smallint, attempt integer, item_count integer,"
-    " content_type text, body text, receipt text, reason text, changed_at float8",
-)
-_ACTIONS: Final = _columns(
-    "pipeline_actions",
-    "task text, pipeline text, destination text, name text, attempt integer, at float8, actor text, reason text,"
-    " detail text",
-)
-_OF_TASK: Final = ", ".join(f"t.{name}" for name in TASK_COLUMNS)
-_TO_PROCESS: Final = among("t.state", (TaskState.READY, TaskState.FAILED))
+_BODIES: Final = TableColumns("pipeline_bodies", columns("id text, body bytea"))
 _FIRST_SHIPMENT: Final = int(FIRST_SHIPMENT_STATE[ShipmentEvent.MAKE])
+_SHIPMENTS: Final = TableColumns(
+    "pipeline_shipments",
+    columns("task text, position integer, delivery_id text, item_count integer, content_type text?, body text"),
+    filled=(*_pairs(f"state {_FIRST_SHIPMENT}, attempt 0, receipt '', reason '', changed_at @time"),),
+)
+ACTIONS: Final = TableColumns(
+    "pipeline_actions",
+    columns(
+        "task text, pipeline text, destination text, name text, attempt integer, actor text, reason text, detail text"
+    ),
+    filled=(("at", "@time"),),
+)
+_SUBMIT: Final = Change(
+    "INSERT INTO @.pipeline_submissions (pipeline, key, digest, task, accepted_at)"
+    " SELECT g.pipeline, g.key, g.digest, g.task, @time FROM @given WHERE true"
+    " ON CONFLICT (pipeline, key) DO NOTHING RETURNING task",
+    columns("pipeline text, key text, digest text, task text"),
+)
+OF_TASK: Final = ", ".join(f"t.{name}" for name in TASK_COLUMNS)
+_TO_PROCESS: Final = among("t.state", (TaskState.READY, TaskState.FAILED))
 
 
 # --- making
@@ -78,22 +98,16 @@ def accept(task: NewTask, key: str | None, digest: str, action: NewAction) -> Sc
         SubmissionSeen: the same submission was stored before.
         SubmissionConflict: another one with this key was stored before.
     """
-    time = yield from now()
-    if key is not None:
-        rows = yield Keyed(
-            "INSERT INTO @.pipeline_submissions (pipeline, key, digest, task, accepted_at) VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT (pipeline, key) DO NOTHING RETURNING task",
-            [task.pipeline, plain(key), digest, task.id, time],
-            task.id,
-        )
-        if not rows:
-            yield from _raise_seen(task.pipeline, key, digest)
-    noted = [_action_values(task.id, task.pipeline, "", action, time)]
-    rows_by_table = {**_rows_of([task], time, TaskEvent.ACCEPT), _ACTIONS: noted}
+    noted = [action_values(task.id, task.pipeline, "", action)]
+    rows = {**_rows_of([task], TaskEvent.ACCEPT), ACTIONS: noted}
     if isinstance(parent := action.detail.get("parent"), str):  # so that the message's journey leads here
-        entry = (task.id, plain(parent), time, "re-run", "submitted", task.pipeline, 1, "")
-        rows_by_table[_JOURNEYS] = [entry]
-    yield Inserts(rows_by_table)
+        rows[_JOURNEYS] = [(task.id, plain(parent), "re-run", "submitted", task.pipeline, 1, "")]
+    if key is None:
+        yield Guarded((), rows)
+        return
+    done = yield Guarded([(_SUBMIT, (task.pipeline, plain(key), digest, task.id))], rows)
+    if not done:
+        yield from _raise_seen(task.pipeline, key, digest)
 
 
 def _raise_seen(pipeline: str, key: str, digest: str) -> Script[None]:
@@ -111,63 +125,79 @@ def submission(pipeline: str, key: str) -> Script[Accepted | None]:
     return Accepted(*rows[0]) if rows else None
 
 
-def make(tasks: Sequence[NewTask], time: float, event: TaskEvent | None = None) -> Script[None]:
+def make(tasks: Sequence[NewTask]) -> Script[None]:
     """Store tasks with their items, bodies and shipments."""
-    yield Inserts(_rows_of(tasks, time, event))
+    yield Inserts(_rows_of(tasks))
 
 
-def _rows_of(
-    tasks: Sequence[NewTask], time: float, event: TaskEvent | None = None
-) -> dict[TableColumns, list[tuple[object, ...]]]:
+def _rows_of(tasks: Sequence[NewTask], event: TaskEvent | None = None) -> dict[TableColumns, list[tuple[object, ...]]]:
     """Return the rows of tasks with their items, bodies and shipments, by their tables."""
     rows: dict[TableColumns, list[tuple[object, ...]]] = {_BODIES: [], _TASKS: [], _ITEMS: [], _SHIPMENTS: []}
     for task in tasks:
         rows[_BODIES] += [(item.body_id, item.body) for item in task.items if item.body is not None]
         rows[_BODIES] += [(each.body_id, each.body) for each in task.shipments if each.body is not None]
-        rows[_TASKS].append(_task_values(task, time, event))
+        rows[_TASKS].append(_task_values(task, event))
         rows[_ITEMS] += [
             (task.id, position, item.id, *(item.parent or (None, None)), item.shipment, item.body_id, item.size)
             for position, item in enumerate(task.items, 1)
         ]
         rows[_SHIPMENTS] += [
-            (
-                *(task.id, position, each.delivery_id, _FIRST_SHIPMENT, 0, each.item_count, each.content_type),
-                *(each.body_id, "", "", time),
-            )
+            (task.id, position, each.delivery_id, each.item_count, each.content_type, each.body_id)
             for position, each in enumerate(task.shipments, 1)
         ]
     return rows
 
 
-def _task_values(task: NewTask, time: float, event: TaskEvent | None) -> tuple[object, ...]:
+def _task_values(task: NewTask, event: TaskEvent | None) -> tuple[object, ...]:
     is_for_slot = task.stage == "batch"
     state = FIRST_TASK_STATE[event or (TaskEvent.OUTPUT_FOR_SLOT if is_for_slot else TaskEvent.OUTPUT)]
-    due_at = time if task.due_at is None else task.due_at
     size = sum(item.size for item in task.items)
     return (
-        *(task.id, task.pipeline, task.stage, task.destination, int(state), due_at, task.not_after, 0, 0, "[]"),
-        *(len(task.items), size, task.version, task.slot_at, "", time, time),
+        *(task.id, task.pipeline, task.stage, task.destination, int(state), task.due_at, task.not_after),
+        *(len(task.items), size, task.version, task.slot_at),
     )
 
 
-def note(task: str, pipeline: str, destination: str, action: NewAction, time: float) -> Script[None]:
+def note(task: str, pipeline: str, destination: str, action: NewAction) -> Script[None]:
     """Write into the history."""
-    yield Inserts({_ACTIONS: [_action_values(task, pipeline, destination, action, time)]})
+    yield Inserts({ACTIONS: [action_values(task, pipeline, destination, action)]})
 
 
-def note_all(tasks: Iterable[tuple[str, str, str]], action: NewAction, time: float) -> Script[None]:
+def note_all(tasks: Iterable[tuple[str, str, str]], action: NewAction) -> Script[None]:
     """Write the same into the history of several tasks, given with their pipelines and destinations."""
-    _, _, _, *same = _action_values("", "", "", action, time)
-    yield Inserts({_ACTIONS: [(*task, *same) for task in tasks]})
+    _, _, _, *same = action_values("", "", "", action)
+    yield Inserts({ACTIONS: [(*task, *same) for task in tasks]})
 
 
-def _action_values(task: str, pipeline: str, destination: str, action: NewAction, time: float) -> tuple[object, ...]:
-    detail = plain(json.dumps(dict(action.detail)))
-    reason, actor = plain(action.reason), plain(action.actor)
-    return task, pipeline, destination, action.name, action.attempt, time, actor, reason, detail
+def action_values(task: str, pipeline: str, destination: str, action: NewAction) -> tuple[object, ...]:
+    """Return the row of an entry in the history."""
+    detail = json.dumps(action.detail) if action.detail else "{}"  # in ASCII, which every database can store
+    return task, pipeline, destination, action.name, action.attempt, plain(action.actor), plain(action.reason), detail
 
 
 # --- changing
+
+
+@cache
+def moving(event: TaskEvent, *, is_retry: bool = False) -> Change:
+    """Return the change of the state of a task that is as its message says.
+
+    It is written as an insertion that finds its row there, because that is always looked for by the key: a statement
+    that joins tables may be planned while they are small, and would read all of them later.
+    """
+    step = transition(TASKS, event)
+    able = transition(TASKS, event, "t.state").able
+    more = ", retries = t.retries + 1, retry_items = excluded.retry_items, due_at = excluded.due_at" if is_retry else ""
+    due_at, retry_items = ("g.due_at", "g.retry_items") if is_retry else ("0", "''")
+    return Change(
+        f"INSERT INTO @.pipeline_tasks AS t ({_TASK_LIST})"
+        f" SELECT g.id, '', '', '', 0, {due_at}, NULL, g.epoch, g.retries, {retry_items}, 0, 0, 0, NULL, g.reason, 0,"
+        " @time FROM @given WHERE true"
+        f" ON CONFLICT (id) DO UPDATE SET {step.to}, reason = excluded.reason, changed_at = excluded.changed_at{more}"
+        f" WHERE t.epoch = excluded.epoch AND t.retries = excluded.retries AND {able} RETURNING stage",
+        columns("id text, epoch integer, retries integer, reason text")
+        + (columns("retry_items text, due_at float8") if is_retry else ()),
+    )
 
 
 def move(token: TaskToken, event: TaskEvent, time: float, reason: str = "", *, changes: str = "") -> Script[Row]:
@@ -201,15 +231,16 @@ def moved(
     )
 
 
-def finish_process(token: TaskToken, children: Sequence[NewTask], action: NewAction) -> Script[None]:
+def finish_process(token: TaskToken, pipeline: str, children: Sequence[NewTask], action: NewAction) -> Script[None]:
     """End a process task, and store what it has made."""
-    time = yield from now()
-    rows = yield from moved(token, TaskEvent.FINISH, time)
-    if not rows:  # nearly never: its message was recovered from the dead letters, or it has changed
-        yield from again_if_failed(token, time)
-        rows = [(yield from move(token, TaskEvent.FINISH, time))]
-    noted = [_action_values(token.task, rows[0]["pipeline"], "", action, time)]
-    yield Inserts({**_rows_of(children, time), _ACTIONS: noted})
+    rows = {**_rows_of(children), ACTIONS: [action_values(token.task, pipeline, "", action)]}
+    done = yield Guarded([(moving(TaskEvent.FINISH), (token.task, token.epoch, token.retries, ""))], rows)
+    if done:
+        return
+    time = yield from now()  # nearly never: its message was recovered from the dead letters, or it has changed
+    yield from again_if_failed(token, time)
+    yield from move(token, TaskEvent.FINISH, time)
+    yield Inserts(rows)
 
 
 def fail(token: TaskToken, reason: str, action: NewAction) -> Script[None]:
@@ -217,15 +248,14 @@ def fail(token: TaskToken, reason: str, action: NewAction) -> Script[None]:
     time = yield from now()
     yield from again_if_failed(token, time)
     row = yield from move(token, TaskEvent.FAIL, time, reason)
-    yield from note(token.task, row["pipeline"], row["destination"], action, time)
+    yield from note(token.task, row["pipeline"], row["destination"], action)
 
 
 def warn(token: TaskToken, action: NewAction) -> Script[None]:
     """Note that an attempt failed; the task stays as it is."""
-    time = yield from now()
     rows = yield Sql("SELECT pipeline, destination FROM @.pipeline_tasks WHERE id = ?", [token.task])
     if rows:
-        yield from note(token.task, rows[0]["pipeline"], rows[0]["destination"], action, time)
+        yield from note(token.task, rows[0]["pipeline"], rows[0]["destination"], action)
 
 
 def again_if_failed(token: TaskToken, time: float) -> Script[bool]:
@@ -260,10 +290,10 @@ def current(token: TaskToken, states: Sequence[TaskState]) -> Script[TaskInfo | 
     return task_of(rows[0]) if rows else None
 
 
-def process_input(token: TaskToken) -> Script[tuple[TaskInfo, list[TaskItem]] | None]:
-    """Return a process task and its items, with their bytes, in order; None if its message is out of date."""
+def process_input(token: TaskToken) -> Script[tuple[int, list[TaskItem]] | None]:
+    """Return the version that made a process task, and its items in order; None if its message is out of date."""
     rows = yield Keyed(
-        f"SELECT {_OF_TASK}, i.position, i.item, i.body AS body_id, b.body FROM @.pipeline_tasks t"
+        "SELECT t.id, t.version, i.position, i.item, i.body AS body_id, b.body FROM @.pipeline_tasks t"
         " LEFT JOIN @.pipeline_items i ON i.task = t.id LEFT JOIN @.pipeline_bodies b ON b.id = i.body"
         f" WHERE t.id = ? AND t.epoch = ? AND t.retries = ? AND {_TO_PROCESS} ORDER BY i.position",
         [token.task, token.epoch, token.retries],
@@ -271,12 +301,12 @@ def process_input(token: TaskToken) -> Script[tuple[TaskInfo, list[TaskItem]] | 
     )
     if not rows:
         return None
-    return task_of(rows[0]), [_item_of(token.task, row) for row in rows if row["position"] is not None]
+    return rows[0]["version"], [_item_of(row) for row in rows if row["position"] is not None]
 
 
-def _item_of(task: str, row: Row) -> TaskItem:
+def _item_of(row: Row) -> TaskItem:
     if row["body"] is None:
-        raise TaskConflict(task, "the bytes of its items have been removed, as they were too old")
+        raise TaskConflict(row["id"], "the bytes of its items have been removed, as they were too old")
     return TaskItem(index=row["position"], id=row["item"], body=bytes(row["body"]), body_id=row["body_id"])
 
 
