@@ -94,6 +94,7 @@ STATUSES = {
     "lease-lost": ErrorStatus(1, 503),
     "receiver-full": ErrorStatus(1, 429),
     "too-many-attempts": ErrorStatus(1, 429),
+    "too-many-streams": ErrorStatus(1, 503),
 }
 
 

@@ -71,6 +71,7 @@ RedriveError            - the base of them all
     LeaseLost           - another process has taken over the work
     ReceiverFull        - a receiver takes no more events for now
     TooManyAttempts     - too many attempts to sign in
+    TooManyStreams      - as many streams of events as there may be
 """
 
 TYPE_CHECKING = False
@@ -139,6 +140,7 @@ __all__ = [
     "TaskNotFound",
     "TokenNotFound",
     "TooManyAttempts",
+    "TooManyStreams",
     "TopicConflict",
     "TopicNotFound",
     "TransformFailed",
@@ -1258,3 +1260,18 @@ class TooManyAttempts(Unavailable, code="too-many-attempts"):
 
     def __str__(self) -> str:
         return f"too many attempts to sign in; come back in {self.retry_after:.0f} s"
+
+
+class TooManyStreams(Unavailable, code="too-many-streams"):
+    """The server has as many streams of events as it may have.
+
+    Attributes:
+        most: how many.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.most = most
+
+    def __str__(self) -> str:
+        return f"there are {self.most:,} streams of events already; come back later, or ask every few seconds instead"

@@ -73,7 +73,7 @@ async def test_a_body_that_does_not_arrive_is_given_up(desk, monkeypatch):
         sent.append(packet)
 
     scope = {"type": "http", "method": "PUT", "path": "/api/v1/queues/orders", "query_string": b"", "app": app}
-    scope |= {"headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "client": ("::1", 1)}
+    scope |= {"headers": [(b"host", b"localhost"), (b"transfer-encoding", b"chunked")], "client": ("::1", 1)}
     task = asyncio.create_task(app(scope, receive, send))
     await until_asleep(clock)
     clock.advance(30.1)

@@ -10,6 +10,7 @@ from redrive.clock import Clock
 from redrive.errors import MissingExtra
 
 if TYPE_CHECKING:  # a program that only sends and receives does not load the other layers
+    from redrive.access.store import AccessStore
     from redrive.history import HistoryLedger
     from redrive.journey.ledger import JourneyLedger
     from redrive.pipeline.ledger import PipelineLedger
@@ -95,6 +96,18 @@ def journey_ledger_in(database: Database, *, is_shared: bool) -> "JourneyLedger"
     from redrive.engines.sql.journey.ledger import SqlJourneyLedger
 
     return SqlJourneyLedger(database, is_shared=is_shared)
+
+
+def access_store_in(database: Database, *, is_shared: bool) -> "AccessStore":
+    """Return the server's own store in a database.
+
+    Args:
+        database: where it is.
+        is_shared: whether others open and close the database.
+    """
+    from redrive.engines.sql.access.store import SqlAccessStore
+
+    return SqlAccessStore(database, is_shared=is_shared)
 
 
 def _sqlite(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engine:

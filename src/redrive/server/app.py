@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The application: the routers, the door, and what every request and every response passes through."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from redrive import __version__
+from redrive.clock import Clock
 from redrive.http.listener import AsgiApp, Packet, Receive, Send
 from redrive.server import health, problems
 from redrive.server.api import ROUTERS
@@ -17,19 +19,43 @@ from redrive.server.desk import Desk
 from redrive.server.door import Door, OpenDoor
 from redrive.server.guard import Guard
 from redrive.server.health import Health
+from redrive.server.metrics import Measured, Metrics
 from redrive.server.settings import ServerSettings
+from redrive.server.topics import TopicHub
 
 _DESCRIPTION: Final = "Everything an operator or a program needs to know and do about messages that fail."
 
 
-def create_app(desk: Desk, settings: ServerSettings, door: Door | None = None, state: Health | None = None) -> FastAPI:
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What is known about the process that serves.
+
+    Attributes:
+        health: whether it can serve.
+        topics: tells streams what has changed.
+        metrics: counts what happens.
+    """
+
+    health: Health
+    topics: TopicHub
+    metrics: Metrics
+
+    @classmethod
+    def by(cls, clock: Clock) -> "Observed":
+        """Return what is known at the beginning."""
+        return cls(Health(clock), TopicHub(clock), Metrics(clock))
+
+
+def create_app(
+    desk: Desk, settings: ServerSettings, door: Door | None = None, observed: Observed | None = None
+) -> FastAPI:
     """Return the application, an ASGI app.
 
     Args:
         desk: the open facades of this process; it stays open.
         settings: how it runs.
         door: finds out who a request is from; None: every request is from an admin.
-        state: what is known about this process; None: only whether the store answers.
+        observed: what is known about the process; None: nothing yet.
     """
     app = FastAPI(
         title="Redrive",
@@ -44,8 +70,10 @@ def create_app(desk: Desk, settings: ServerSettings, door: Door | None = None, s
     app.state.desk = desk
     app.state.settings = settings
     app.state.door = door or OpenDoor()
-    app.state.health = state or Health(desk.broker.clock)
-    app.state.health.ask = desk.recovery.ledger.now
+    clock = desk.broker.clock
+    observed = observed or Observed.by(clock)
+    app.state.health, app.state.topics, app.state.metrics = observed.health, observed.topics, observed.metrics
+    observed.health.ask = desk.recovery.ledger.now
     problems.add_handlers(app)
     for router in (*ROUTERS, health.router):
         app.include_router(router)
@@ -53,7 +81,8 @@ def create_app(desk: Desk, settings: ServerSettings, door: Door | None = None, s
     app.add_middleware(Unchanged)  # the last one that is added is the first that a request passes
     app.add_middleware(GZipMiddleware, minimum_size=SMALLEST_COMPRESSED, compresslevel=6)
     app.add_middleware(QuotedPaths)
-    app.add_middleware(Guard, settings=settings, clock=desk.broker.clock)
+    app.add_middleware(Guard, settings=settings, clock=clock)
+    app.add_middleware(Measured, metrics=observed.metrics, clock=clock)
     return app
 
 

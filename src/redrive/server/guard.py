@@ -54,13 +54,14 @@ class Guard:
             await self._app(scope, receive, send)
             return
         guarded = _HeaderSend(send)
-        headers = {name: value for name, value in scope["headers"] if name in (b"host", b"content-length")}
+        headers = dict(scope["headers"])
         if not is_known_host(headers.get(b"host", b"").decode("latin-1"), self._hosts):
             await answer(framework_problem(421, "this server has another name"))(scope, receive, guarded)
         elif self._is_too_large(headers.get(b"content-length", b"0")):
             await answer(framework_problem(413, self._too_large()))(scope, receive, guarded)
         else:
-            await self._pass_on(scope, self._limited(receive), guarded)
+            has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+            await self._pass_on(scope, self._limited(receive) if has_body else receive, guarded)
 
     async def _pass_on(self, scope: Packet, receive: Receive, send: "_HeaderSend") -> None:
         try:

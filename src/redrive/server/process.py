@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from redrive import duration
+from redrive.broker.port import Database, ability
 from redrive.clock import Clock, pause, system_clock
+from redrive.engines.registry import access_store_in
 from redrive.errors import EngineUnavailable, InvalidSetting, StorageDamaged, StorageReadOnly
 from redrive.http import SharedHttpServer
 from redrive.http.listener import (
@@ -31,10 +33,11 @@ from redrive.pipeline import PipelinePlan, PipelineRunner, read_pipeline
 from redrive.printable import one_line
 from redrive.recovery import Recovery, ServiceSettings, TransformSettings
 from redrive.routes import Route, RouteRunner, read_routes
-from redrive.server.app import create_app
+from redrive.server.app import Observed, create_app
 from redrive.server.desk import Desk
 from redrive.server.door import Door
 from redrive.server.health import Health
+from redrive.server.metrics import observer
 from redrive.server.problems import answer, problem
 from redrive.server.settings import ServerSettings
 from redrive.telemetry import Event
@@ -76,10 +79,12 @@ class ServerProcess:
         self._settings = settings
         self._clock = clock
         self._door = door
-        self._on_event = on_event
         self._stopping = asyncio.Event()
         self.on_listening: Callable[[str], object] | None = None
-        self.health = Health(clock)
+        self._observed = Observed.by(clock)
+        own = (self._observed.topics.hint, self._observed.metrics.note)
+        self._on_event = observer(*own if on_event is None else (*own, on_event))
+        self.health = self._observed.health
 
     def stop(self) -> None:
         """Take no more requests, finish what has begun, and end."""
@@ -115,11 +120,12 @@ class ServerProcess:
             desk = await self._opened(stack)
             if desk is None:
                 return
-            front.app = create_app(desk, self._settings, self._door, self.health)
+            front.app = create_app(desk, self._settings, self._door, self._observed)
             async with self._running(desk, files) as parts:
                 stopped = asyncio.create_task(self._stopping.wait())
                 done, _ = await asyncio.wait([stopped, answering, *parts], return_when=asyncio.FIRST_COMPLETED)
                 stopped.cancel()
+                self._observed.topics.end()
                 http.should_exit = True
                 await asyncio.wait([answering])  # requests that have begun still have a desk
             for task in done - {stopped}:
@@ -179,6 +185,11 @@ class ServerProcess:
         stops: list[Callable[[], None]] = []
         async with AsyncExitStack() as stack:
             try:
+                store = access_store_in(ability(desk.broker.engine, Database), is_shared=True)
+                watching = asyncio.create_task(
+                    self._observed.topics.watch(store.changes), name="redrive server: topics"
+                )
+                stack.callback(watching.cancel)
                 if settings.operations:
                     tasks.append(self._part("operations", desk.recovery.run()))
                     stops.append(desk.recovery.stop)

@@ -7,10 +7,12 @@ from typing import Final
 from fastapi import APIRouter
 
 from redrive.server.api import (
+    events,
     failures,
     groups,
     journeys,
     messages,
+    metrics,
     operations,
     pipelines,
     queues,
@@ -21,8 +23,10 @@ from redrive.server.api import (
 )
 
 ROUTERS: Final[Sequence[APIRouter]] = (
+    events.api.router,
     failures.api.router,
     groups.api.router,
+    metrics.api.router,
     operations.api.router,
     upkeep.api.router,
     queues.api.router,

@@ -115,13 +115,14 @@ class Endpoints:
 
     Args:
         tag: what they are about, as the OpenAPI document names the section.
+        prefix: what all their paths begin with.
 
     Attributes:
         router: what the application mounts.
     """
 
-    def __init__(self, tag: str) -> None:
-        self.router = APIRouter(prefix=PREFIX, tags=[tag])
+    def __init__(self, tag: str, prefix: str = PREFIX) -> None:
+        self.router = APIRouter(prefix=prefix, tags=[tag])
 
     def get(self, path: str, action: str, model: Any, **more: Any) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
         """Declare an endpoint that looks: a model of what it returns, and whatever else FastAPI takes."""

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""Hiding what people must not see in messages: by the name of a header, a place in a JSON body, or a pattern.
+
+It is done to everything that leaves the process: answers of the API, exports, previews and the command line. What is
+stored stays as it is. Pure: no I/O, no clock.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from typing import Any, Final
+
+from redrive.broker.views import View
+from redrive.errors import InvalidSetting
+
+HIDDEN: Final = "[hidden]"
+"""What stands where something was hidden."""
+
+_LONGEST: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedactionRules:
+    """What is hidden.
+
+    Attributes:
+        headers: names of headers whose values are hidden, whatever their letters' case; ``*`` is any letters:
+            ``authorization``, ``x-*-token``.
+        pointers: places in JSON bodies (RFC 6901) whose values are hidden: ``/card/number``; ``*`` is every key, or
+            every element of a list: ``/people/*/name``.
+        patterns: regular expressions; what they match is hidden in bodies, headers and the texts of exceptions.
+    """
+
+    headers: tuple[str, ...] = ()
+    pointers: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("headers", "pointers", "patterns"):
+            object.__setattr__(self, name, _texts(name, getattr(self, name)))
+        for pointer in self.pointers:
+            if not pointer.startswith("/"):
+                raise InvalidSetting("pointers", pointer, "must be a JSON pointer: /card/number")
+        for pattern in self.patterns:
+            _compiled(pattern)
+
+    def __bool__(self) -> bool:
+        return bool(self.headers or self.pointers or self.patterns)
+
+    def and_also(self, other: "RedactionRules") -> "RedactionRules":
+        """Return these rules and others."""
+        return RedactionRules(
+            headers=(*self.headers, *other.headers),
+            pointers=(*self.pointers, *other.pointers),
+            patterns=(*self.patterns, *other.patterns),
+        )
+
+
+def _texts(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple) and all(isinstance(each, str) and 0 < len(each) <= _LONGEST for each in value):
+        return tuple(value)
+    raise InvalidSetting(name, value, f'must be a list of texts of at most {_LONGEST:,} characters: ["…"]')
+
+
+def _compiled(pattern: str) -> "re.Pattern[str]":
+    try:
+        return re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise InvalidSetting("patterns", pattern, f"must be a regular expression: {error}") from None
+
+
+class Redaction:
+    """Hides what rules say, in everything that is shown.
+
+    Args:
+        rules: the rules.
+
+    Attributes:
+        rules: the same.
+    """
+
+    def __init__(self, rules: RedactionRules) -> None:
+        self.rules = rules
+        self._names = [re.compile(translate(each.lower())) for each in rules.headers]
+        self._pointers = [_keys(each) for each in rules.pointers]
+        self._patterns = [_compiled(each) for each in rules.patterns]
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def text(self, text: str) -> str:
+        """Return a text without what patterns match."""
+        for pattern in self._patterns:
+            text = pattern.sub(HIDDEN, text)
+        return text
+
+    def headers(self, headers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return headers, with their names and without the values that are hidden."""
+        return {name: HIDDEN if self._is_hidden(name) else self._plain(value) for name, value in headers.items()}
+
+    def body(self, body: bytes) -> bytes:
+        """Return a body without what is hidden; one without anything to hide is returned as it is, byte for byte."""
+        if self._pointers and (shown := self._without_places(body)) is not None:
+            body = shown
+        if self._patterns:
+            # every byte is a letter of Latin-1, so that a body which is no text is searched, too
+            encoding = "utf-8" if _is_utf8(body) else "latin-1"
+            body = self.text(body.decode(encoding)).encode(encoding)
+        return body
+
+    def view(self, view: Any) -> Any:  # noqa: ANN401 - whatever a view has
+        """Return a view without what is hidden: in its bodies, its headers and all its texts."""
+        if not self.rules:
+            return view
+        if isinstance(view, dict):
+            return self._object(view)
+        if isinstance(view, list | tuple):
+            return [self.view(each) for each in view]
+        return self._plain(view)
+
+    def _object(self, view: View) -> View:
+        shown: View = {}
+        for name, value in view.items():
+            if name == "headers" and isinstance(value, dict):
+                shown[name] = self.headers(value)
+            elif name == "body" and isinstance(value, str):
+                shown[name] = self._shown_body(value, view.get("body_encoding"))
+            else:
+                shown[name] = self.view(value)
+        return shown
+
+    def _shown_body(self, text: str, encoding: object) -> str:
+        if encoding == "base64":
+            return base64.b64encode(self.body(base64.b64decode(text))).decode()
+        return self.body(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
+
+    def _plain(self, value: Any) -> Any:  # noqa: ANN401 - a text, or something without letters
+        return self.text(value) if isinstance(value, str) else value
+
+    def _is_hidden(self, name: str) -> bool:
+        return any(each.match(name.lower()) for each in self._names)
+
+    def _without_places(self, body: bytes) -> bytes | None:
+        """Return a JSON body without the values at some places; None: it is not JSON, or has none of them."""
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError):
+            return None
+        if not sum([_hide(value, keys) for keys in self._pointers]):
+            return None
+        return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _keys(pointer: str) -> list[str]:
+    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
+
+
+def _hide(value: Any, keys: Sequence[str]) -> int:  # noqa: ANN401 - whatever JSON has
+    """Hide what is at a place, and return how many values that were."""
+    key, *rest = keys
+    found: list[Any] = []
+    if isinstance(value, dict):
+        found = list(value) if key == "*" else [key] if key in value else []
+    elif isinstance(value, list):
+        is_there = key.isascii() and key.isdecimal() and int(key) < len(value)
+        found = list(range(len(value))) if key == "*" else [int(key)] if is_there else []
+    if rest:
+        return sum([_hide(value[each], rest) for each in found])
+    for each in found:
+        value[each] = HIDDEN
+    return len(found)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The server's own store in SQL, once for all engines that are a database."""
