@@ -1176,10 +1176,18 @@ class RequestRepeated(UsageError, code="request-repeated"):
 
 
 class SignInRequired(UsageError, code="sign-in-required"):
-    """A request does not say who it is from, or says it in a way that does not count (any more)."""
+    """A request does not say who it is from, or says it in a way that does not count (any more).
+
+    Attributes:
+        problem: what is wrong.
+    """
+
+    def __init__(self, problem: str = "this needs a valid token") -> None:
+        super().__init__(problem)
+        self.problem = problem
 
     def __str__(self) -> str:
-        return "this needs a valid token; send it as: Authorization: Bearer TOKEN, or sign in"
+        return f"{self.problem}; send a token as: Authorization: Bearer TOKEN, or sign in"
 
 
 class Forbidden(UsageError, PermissionError, code="forbidden"):

@@ -10,6 +10,7 @@ from redrive.broker.port import Database, ability, find_ability
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.clock import Clock, system_clock
 from redrive.engines.registry import (
+    access_store_in,
     engine_at,
     history_ledger_in,
     journey_ledger_in,
@@ -21,6 +22,7 @@ from redrive.retry import Policy, Retry
 from redrive.telemetry import Event
 
 if TYPE_CHECKING:  # a program that only sends and receives does not load recovery
+    from redrive.access import Access
     from redrive.attention import Attention, Thresholds
     from redrive.history import History
     from redrive.journey import Journeys
@@ -31,6 +33,7 @@ if TYPE_CHECKING:  # a program that only sends and receives does not load recove
 __all__ = [
     "connect",
     "connect_blocking",
+    "open_access",
     "open_attention",
     "open_history",
     "open_journeys",
@@ -136,6 +139,17 @@ def open_recovery(
         on_event=on_event,
     )
     return BlockingRecovery(recovery, broker) if isinstance(broker, BlockingBroker) else recovery
+
+
+def open_access(broker: Broker) -> "Access":
+    """Return the tokens, users and sessions of the server.
+
+    Args:
+        broker: where they are; it must be open by then.
+    """
+    from redrive.access import Access
+
+    return Access(access_store_in(ability(broker.engine, Database), is_shared=True), broker.clock)
 
 
 def open_attention(broker: Broker, store: str | None = None, *, thresholds: "Thresholds | None" = None) -> "Attention":

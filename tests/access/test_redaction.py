@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.access import HIDDEN, Redaction, RedactionRules
+from redrive.access import Redaction, RedactionRules
+from redrive.access.redaction import HIDDEN
 from redrive.broker import Message
 from redrive.broker.views import message_view
 from redrive.errors import InvalidSetting

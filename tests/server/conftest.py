@@ -10,6 +10,7 @@ import pytest
 from redrive import connect, open_pipelines, open_recovery, open_routes
 from redrive.access import Principal, Role
 from redrive.server import Desk, ServerSettings, create_app
+from redrive.wiring import open_access
 from tests.migrated import use_copies
 
 
@@ -34,7 +35,7 @@ async def desk(url):
         recovery = await stack.enter_async_context(open_recovery(broker))
         routes = await stack.enter_async_context(open_routes(broker))
         pipelines = await stack.enter_async_context(open_pipelines(broker))
-        yield Desk(broker=broker, recovery=recovery, routes=routes, pipelines=pipelines)
+        yield Desk(broker=broker, recovery=recovery, routes=routes, pipelines=pipelines, access=open_access(broker))
 
 
 class Someone:

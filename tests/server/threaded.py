@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, contextmanager
 
 from redrive import connect, open_pipelines, open_recovery, open_routes
 from redrive.server import Desk, ServerSettings, create_app
+from redrive.wiring import open_access
 from tests.patience import PATIENCE_S
 
 
@@ -27,7 +28,8 @@ def running_desk(url):
         recovery = await stack.enter_async_context(open_recovery(broker))
         routes = await stack.enter_async_context(open_routes(broker))
         pipelines = await stack.enter_async_context(open_pipelines(broker))
-        return Desk(broker=broker, recovery=recovery, routes=routes, pipelines=pipelines)
+        access = open_access(broker)
+        return Desk(broker=broker, recovery=recovery, routes=routes, pipelines=pipelines, access=access)
 
     try:
         yield run(begin()), run

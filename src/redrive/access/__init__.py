@@ -1,20 +1,38 @@
 # SPDX-License-Identifier: MIT
 """Who may do what: roles, actions, and those who ask."""
 
+from redrive.access import credentials, records, redaction, redaction_file, store
+from redrive.access.access import Access, NewSession, NewToken, rights_of
 from redrive.access.principal import Principal, PrincipalKind
-from redrive.access.redaction import HIDDEN, Redaction, RedactionRules
+from redrive.access.records import Rights, SessionInfo, TokenInfo, UserInfo
+from redrive.access.redaction import Redaction, RedactionRules
 from redrive.access.roles import ACTIONS, Action, Reach, Role, Trail, check
+from redrive.access.store import AccessStore, LastChanges
 
 __all__ = [
     "ACTIONS",
-    "HIDDEN",
+    "Access",
+    "AccessStore",
     "Action",
+    "LastChanges",
+    "NewSession",
+    "NewToken",
     "Principal",
     "PrincipalKind",
     "Reach",
     "Redaction",
     "RedactionRules",
+    "Rights",
     "Role",
+    "SessionInfo",
+    "TokenInfo",
     "Trail",
+    "UserInfo",
     "check",
+    "credentials",
+    "records",
+    "redaction",
+    "redaction_file",
+    "rights_of",
+    "store",
 ]

@@ -111,6 +111,16 @@ class Redaction:
             body = self.text(body.decode(encoding)).encode(encoding)
         return body
 
+    def changes(self, lines: Sequence[str]) -> list[str]:
+        """Return the lines of a difference between bodies or headers.
+
+        A line of a difference does not say which place of a body it is from. So all of them are hidden, but for their
+        signs, if there are rules for places or for headers.
+        """
+        if self._pointers or self._names:
+            return [f"{line[:1]} {HIDDEN}" if line[:1] in {"+", "-", " "} else line for line in lines]
+        return [self.text(line) for line in lines]
+
     def view(self, view: Any) -> Any:  # noqa: ANN401 - whatever a view has
         """Return a view without what is hidden: in its bodies, its headers and all its texts."""
         if not self.rules:
@@ -128,6 +138,8 @@ class Redaction:
                 shown[name] = self.headers(value)
             elif name == "body" and isinstance(value, str):
                 shown[name] = self._shown_body(value, view.get("body_encoding"))
+            elif name == "changes" and isinstance(value, list):
+                shown[name] = self.changes(value)
             else:
                 shown[name] = self.view(value)
         return shown

@@ -86,6 +86,8 @@ _ALL: Final = (
     # --- what every role may
     Action("own.read", Role.VIEWER, Reach.NOTHING),
     Action("own.change", Role.VIEWER, Reach.NOTHING, Trail.DESK),
+    Action("own.sign-in", Role.VIEWER, Reach.NOTHING),
+    Action("bodies.read", Role.VIEWER, Reach.NOTHING),
     Action("events.read", Role.VIEWER, Reach.NOTHING),
     Action("metrics.read", Role.VIEWER, Reach.WHOLE),
     # --- looking

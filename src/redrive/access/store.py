@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The port of the server's own store: what it must know beside what the facades know. Each verb is one transaction."""
+"""The port of the server's own store: who may sign in, who has, and what has changed. Each verb is one transaction."""
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import NamedTuple, Protocol
+
+from redrive.access.records import Rights, SessionInfo, TokenInfo, UserInfo
 
 
 class LastChanges(NamedTuple):
@@ -20,7 +24,108 @@ class LastChanges(NamedTuple):
     pipelines: int
 
 
-class AccessStore(Protocol):
+class SignInState(NamedTuple):
+    """What is kept while a person is at a provider of OpenID Connect.
+
+    Attributes:
+        nonce: what the provider must put into the identity.
+        verifier: proves to the provider that this server has asked.
+    """
+
+    nonce: str
+    verifier: str
+
+
+class TokenStore(Protocol):
+    """Tokens of programs."""
+
+    async def add_token(
+        self, token_id: str, secret_hash: str, name: str, rights: Rights, *, actor: str, expires_at: datetime | None
+    ) -> TokenInfo:
+        """Store a token."""
+        ...
+
+    async def tokens(self) -> list[TokenInfo]:
+        """Return all tokens, the newest first, also those that have ended."""
+        ...
+
+    async def token_of(self, secret_hash: str) -> TokenInfo | None:
+        """Return the token with a secret, if it has neither ended nor been revoked."""
+        ...
+
+    async def use_token(self, token_id: str) -> None:
+        """Note that a token was used."""
+        ...
+
+    async def revoke_token(self, token_id: str) -> TokenInfo | None:
+        """End a token; None: there is none with this id."""
+        ...
+
+
+class UserStore(Protocol):
+    """People who sign in, and their sessions."""
+
+    async def add_user(self, name: str, password: str, rights: Rights, actor: str) -> UserInfo | None:
+        """Store a user; None: there is one of this name."""
+        ...
+
+    async def users(self) -> list[UserInfo]:
+        """Return all users, in order of their names."""
+        ...
+
+    async def user_and_password(self, name: str) -> tuple[UserInfo, str] | None:
+        """Return a user and what is stored of the password."""
+        ...
+
+    async def set_password(self, name: str, password: str) -> bool:
+        """Change a password, and end the sessions of the user; False: there is none."""
+        ...
+
+    async def remove_user(self, name: str) -> bool:
+        """Remove a user and their sessions; False: there is none."""
+        ...
+
+    async def add_session(
+        self, session_id: str, secret_hash: str, user: str, rights: Rights, address: str
+    ) -> SessionInfo:
+        """Store a session."""
+        ...
+
+    async def session_of(self, secret_hash: str, idle_s: float) -> SessionInfo | None:
+        """Return the session with a secret, if it was used within that time."""
+        ...
+
+    async def use_session(self, session_id: str) -> None:
+        """Note that a session was used."""
+        ...
+
+    async def end_session(self, session_id: str) -> bool:
+        """End a session; False: there is none."""
+        ...
+
+    async def attempt(self, limits: Mapping[str, int], window_s: float) -> float:
+        """Note an attempt to sign in under some keys; return how long to wait, 0 if it may be made.
+
+        Args:
+            limits: how many attempts each key may have within the window.
+            window_s: how long an attempt counts.
+        """
+        ...
+
+    async def forgive(self, key: str) -> None:
+        """Forget the attempts under a key."""
+        ...
+
+    async def keep_sign_in(self, state_hash: str, state: SignInState) -> None:
+        """Keep something until a person comes back from a provider."""
+        ...
+
+    async def take_sign_in(self, state_hash: str, within_s: float) -> SignInState | None:
+        """Return what was kept, once, if that is not too long ago."""
+        ...
+
+
+class AccessStore(TokenStore, UserStore, Protocol):
     """What the server keeps for itself."""
 
     async def open(self) -> None:

@@ -22,8 +22,10 @@ from redrive.cli.commands import (
     redirects,
     routes,
     serve,
+    tokens,
     topics,
     trace,
+    users,
     worker,
     workers,
 )
@@ -57,6 +59,8 @@ app.command(rich_help_panel=_MORE)(trace.trace)
 app.command(rich_help_panel=_MORE)(attention.attention)
 app.add_typer(policies.app, name="policies", rich_help_panel=_MORE)
 app.command(rich_help_panel=_SERVER)(serve.serve)
+app.add_typer(tokens.app, name="tokens", rich_help_panel=_SERVER)
+app.add_typer(users.app, name="users", rich_help_panel=_SERVER)
 app.command(rich_help_panel=_MORE)(demo.demo)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The application: the routers, the door, and what every request and every response passes through."""
 
+import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,6 +71,7 @@ def create_app(
     app.state.desk = desk
     app.state.settings = settings
     app.state.door = door or OpenDoor()
+    app.state.proxies = [ipaddress.ip_network(each) for each in settings.trusted_proxies]
     clock = desk.broker.clock
     observed = observed or Observed.by(clock)
     app.state.health, app.state.topics, app.state.metrics = observed.health, observed.topics, observed.metrics

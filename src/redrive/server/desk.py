@@ -6,10 +6,10 @@ audit trail what was changed and what was refused. So there is one place in whic
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from redrive.access import ACTIONS, Action, Principal, Trail, check
+from redrive.access import ACTIONS, Access, Action, Principal, Redaction, RedactionRules, Role, Trail, check
 from redrive.broker import Broker
 from redrive.clock import utc
 from redrive.errors import Forbidden, MessageError, UsageError
@@ -32,12 +32,16 @@ class Desk:
         recovery: failures and operations; also the audit trail.
         routes: the stored routes.
         pipelines: all pipelines.
+        access: tokens, users and sessions.
+        redaction: hides what is not to be shown of messages.
     """
 
     broker: Broker
     recovery: Recovery
     routes: Routes
     pipelines: Pipelines
+    access: Access
+    redaction: Redaction = field(default_factory=lambda: Redaction(RedactionRules()))
 
     async def look(
         self,
@@ -104,6 +108,24 @@ class Desk:
             raise
         await self._write(principal, wanted, subject, reason, "done")
         return result
+
+    async def uncover(self, principal: Principal, subject: str) -> None:
+        """Note that a principal sees what is hidden from others.
+
+        Raises:
+            Forbidden: they may not.
+        """
+        action = ACTIONS["bodies.read"]
+        if not principal.may_see_bodies:
+            problem = f"{principal.name} may not see what is hidden in messages"
+            await self._write(principal, action, subject, "", f"forbidden: {problem}")
+            raise Forbidden(action.name, problem, "ask an admin for a token that may")
+        await self._write(principal, action, subject, "", "done")
+
+    async def note_sign_in(self, name: str, address: str, outcome: str) -> None:
+        """Write to the audit trail who signed in, or tried to."""
+        principal = Principal(name=name, role=Role.VIEWER, address=address)
+        await self._write(principal, ACTIONS["own.sign-in"], f"user:{name}", "", outcome)
 
     async def _check(
         self,

@@ -3,7 +3,7 @@
 
 import ipaddress
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -11,12 +11,14 @@ from starlette.exceptions import HTTPException
 from redrive.clock import Clock
 from redrive.http.listener import AsgiApp, Packet, Receive, Send
 from redrive.printable import one_line
-from redrive.server.problems import answer, framework_problem, internal_problem
+from redrive.server.problems import answer, framework_problem, internal_problem, problem
 from redrive.server.settings import ServerSettings
 
 _logger = logging.getLogger("redrive.server")
 
 _BODY_TIMEOUT_S: Final = 30.0
+_SAFE: Final = ("GET", "HEAD", "OPTIONS")
+_SAME: Final = "make changes from a page of this server, or from a program"
 CONTENT_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -57,6 +59,10 @@ class Guard:
         headers = dict(scope["headers"])
         if not is_known_host(headers.get(b"host", b"").decode("latin-1"), self._hosts):
             await answer(framework_problem(421, "this server has another name"))(scope, receive, guarded)
+        elif scope["method"] not in _SAFE and is_cross_site(headers):
+            await answer(problem(403, "cross-site", "a page of another site has made this request", _SAME))(
+                scope, receive, guarded
+            )
         elif self._is_too_large(headers.get(b"content-length", b"0")):
             await answer(framework_problem(413, self._too_large()))(scope, receive, guarded)
         else:
@@ -99,6 +105,19 @@ class Guard:
 
     def _too_large(self) -> str:
         return f"a request may have {self._most:,} bytes"
+
+
+def is_cross_site(headers: Mapping[bytes, bytes]) -> bool:
+    """Say whether a browser made a request for a page of another site; programs say neither where nor for whom.
+
+    Args:
+        headers: those of the request, with names in small letters.
+    """
+    site = headers.get(b"sec-fetch-site")
+    if site is not None:
+        return site not in (b"same-origin", b"none")
+    origin = headers.get(b"origin")
+    return origin is not None and origin.partition(b"://")[2] != headers.get(b"host")
 
 
 class _HeaderSend:

@@ -14,15 +14,12 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from redrive import __version__
+from redrive import __version__, pipeline, recovery, routes
 from redrive.broker import QueueInfo, is_own_queue
 from redrive.clock import Clock
 from redrive.errors import RedriveError
 from redrive.http.listener import AsgiApp, Packet, Receive, Send
-from redrive.pipeline import events as _pipeline_events
 from redrive.recovery import Filter
-from redrive.recovery import events as _recovery_events
-from redrive.routes import events as _route_events
 from redrive.server.desk import Desk
 from redrive.server.topics import TopicHub
 from redrive.telemetry import Event
@@ -38,9 +35,10 @@ _KEPT_S: Final = 5.0
 
 def event_kinds() -> list[type[Event]]:
     """Return the events of recovery, routes and pipelines that have a name of their own."""
-    modules = (_recovery_events, _route_events, _pipeline_events)
-    found = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
-    return [kind for kind in found if issubclass(kind, Event) and "name" in vars(kind) and kind is not Event]
+    packages = (recovery, routes, pipeline)
+    found = [vars(package)[name] for package in packages for name in package.__all__]
+    kinds = [kind for kind in found if isinstance(kind, type)]
+    return [kind for kind in kinds if issubclass(kind, Event) and "name" in vars(kind) and kind is not Event]
 
 
 def counter_name(kind: type[Event]) -> str:

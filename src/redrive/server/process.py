@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from redrive import duration
-from redrive.broker.port import Database, ability
+from redrive.access import Redaction
 from redrive.clock import Clock, pause, system_clock
-from redrive.engines.registry import access_store_in
 from redrive.errors import EngineUnavailable, InvalidSetting, StorageDamaged, StorageReadOnly
 from redrive.http import SharedHttpServer
 from redrive.http.listener import (
@@ -35,13 +34,13 @@ from redrive.recovery import Recovery, ServiceSettings, TransformSettings
 from redrive.routes import Route, RouteRunner, read_routes
 from redrive.server.app import Observed, create_app
 from redrive.server.desk import Desk
-from redrive.server.door import Door
+from redrive.server.door import Door, GuardedDoor
 from redrive.server.health import Health
 from redrive.server.metrics import observer
 from redrive.server.problems import answer, problem
 from redrive.server.settings import ServerSettings
 from redrive.telemetry import Event
-from redrive.wiring import connect, open_pipeline, open_pipelines, open_recovery, open_routes
+from redrive.wiring import connect, open_access, open_pipeline, open_pipelines, open_recovery, open_routes
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -60,7 +59,7 @@ class ServerProcess:
     Args:
         settings: how it runs.
         clock: where time comes from.
-        door: finds out who a request is from; None: every request is from an admin.
+        door: finds out who a request is from; None: by tokens, sessions and proxies, as the settings say.
         on_event: gets every telemetry event, beside logging and OpenTelemetry.
 
     Attributes:
@@ -120,7 +119,8 @@ class ServerProcess:
             desk = await self._opened(stack)
             if desk is None:
                 return
-            front.app = create_app(desk, self._settings, self._door, self._observed)
+            door = self._door or GuardedDoor(desk.access, self._settings)
+            front.app = create_app(desk, self._settings, door, self._observed)
             async with self._running(desk, files) as parts:
                 stopped = asyncio.create_task(self._stopping.wait())
                 done, _ = await asyncio.wait([stopped, answering, *parts], return_when=asyncio.FIRST_COMPLETED)
@@ -173,6 +173,8 @@ class ServerProcess:
             recovery=await stack.enter_async_context(recovery),
             routes=await stack.enter_async_context(open_routes(broker)),
             pipelines=await stack.enter_async_context(open_pipelines(broker)),
+            access=open_access(broker),
+            redaction=Redaction(settings.hide),
         )
 
     # --- the parts
@@ -185,10 +187,8 @@ class ServerProcess:
         stops: list[Callable[[], None]] = []
         async with AsyncExitStack() as stack:
             try:
-                store = access_store_in(ability(desk.broker.engine, Database), is_shared=True)
-                watching = asyncio.create_task(
-                    self._observed.topics.watch(store.changes), name="redrive server: topics"
-                )
+                watch = self._observed.topics.watch(desk.access.store.changes)
+                watching = asyncio.create_task(watch, name="redrive server: topics")
                 stack.callback(watching.cancel)
                 if settings.operations:
                     tasks.append(self._part("operations", desk.recovery.run()))
@@ -227,8 +227,10 @@ def check_reach(settings: ServerSettings, host: str) -> None:
     Raises:
         InvalidSetting: the address can be reached from elsewhere, and the settings do not require sign-in.
     """
-    if not is_loopback(host):
-        fix = "listen at 127.0.0.1, behind a proxy that asks who they are"
+    if not is_loopback(host) and not settings.require_sign_in:
+        fix = (
+            "listen at 127.0.0.1, or add a user with redrive users add NAME --role admin and set require_sign_in = true"
+        )
         raise InvalidSetting("listen", settings.listen, f"can be reached by other machines, and all may do all: {fix}")
 
 

@@ -9,12 +9,15 @@
     hosts = ["redrive.example.com"]
 """
 
+import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from redrive import number, toml_lines
+from redrive.access import RedactionRules, rights_of
+from redrive.access.redaction_file import rules_of
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.errors import InvalidSetting, ServerFileError, UnknownSetting
 from redrive.http import listener
@@ -39,6 +42,13 @@ class ServerSettings:
         max_body_bytes: how large a request may be.
         allow: the functions that routes, pipelines and recoveries may call, as ``package.module:function``; what
             comes over HTTP or is found in the database can name no other.
+        require_sign_in: whether every request must say who it is from; a server that other machines can reach must.
+            Otherwise every request from this machine is from an admin, with the name of the user who runs it.
+        public_url: where browsers reach it: ``https://redrive.example.com``. With https, cookies need it.
+        trusted_proxies: addresses and networks of proxies that sign people in, and that say where requests come from.
+        proxy_user_header: the header in which they say who it is; empty: they do not.
+        proxy_role: the role of those whom a proxy has signed in.
+        hide: what is hidden in messages before they are shown: ``headers``, ``pointers`` and ``patterns``.
         sources: the error queues and dead-letter queues to read failures from, beside those they came from before.
         route_files: files of routes that are added when it starts.
         pipeline_files: files of the pipelines that it runs.
@@ -55,6 +65,12 @@ class ServerSettings:
     hosts: tuple[str, ...] = ()
     max_body_bytes: int = 4_194_304
     allow: tuple[str, ...] = ()
+    require_sign_in: bool = False
+    public_url: str = ""
+    trusted_proxies: tuple[str, ...] = ()
+    proxy_user_header: str = ""
+    proxy_role: str = "viewer"
+    hide: RedactionRules = field(default_factory=RedactionRules)
     sources: tuple[str, ...] = (ERROR_QUEUE,)
     route_files: tuple[str, ...] = ()
     pipeline_files: tuple[str, ...] = ()
@@ -70,12 +86,30 @@ class ServerSettings:
             if not isinstance(value := getattr(self, name), str) or not value:
                 raise InvalidSetting(name, value, "must be a text")
         number.whole("max_body_bytes", self.max_body_bytes, 1_024)
-        for name in ("hosts", "allow", "sources", "route_files", "pipeline_files"):
+        for name in ("hosts", "allow", "sources", "route_files", "pipeline_files", "trusted_proxies"):
             object.__setattr__(self, name, _texts(name, getattr(self, name)))
-        for name in PARTS:
+        self._check_sign_in()
+        for name in ("require_sign_in", *PARTS):
             number.flag(name, getattr(self, name))
         for name in ("listen", "receivers"):
             listener.host_and_port(getattr(self, name), name)
+
+    def _check_sign_in(self) -> None:
+        for name in ("public_url", "proxy_user_header"):
+            if not isinstance(value := getattr(self, name), str):
+                raise InvalidSetting(name, value, "must be a text")
+        rights_of(self.proxy_role)
+        _check_proxies(self.trusted_proxies)
+        if not isinstance(self.hide, RedactionRules):
+            raise InvalidSetting("hide", self.hide, "must be a table: write [server.hide]")
+
+
+def _check_proxies(proxies: Sequence[str]) -> None:
+    for each in proxies:
+        try:
+            ipaddress.ip_network(each)
+        except ValueError:
+            raise InvalidSetting("trusted_proxies", each, "must be an address or a network: 10.0.0.0/8") from None
 
 
 def _texts(name: str, value: object) -> tuple[str, ...]:
@@ -128,4 +162,7 @@ def settings_of(table: Mapping[str, Any]) -> ServerSettings:
     for name in table:
         if name not in known:
             raise UnknownSetting("the server", name, known)
-    return ServerSettings(**table)
+    given = dict(table)
+    if isinstance(hide := given.get("hide"), dict):
+        given["hide"] = rules_of(hide)
+    return ServerSettings(**given)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Live updates: which topics have changed, told to every stream, without data.
+"""Live updates: which topics have changed, for every stream, without data.
 
 One watcher reads one row a second, whatever the number of streams, and the process's own telemetry events are hints
 that make it quicker. What waits for a stream is a set of topics of limited size, so that a slow client costs no more
@@ -14,10 +14,8 @@ from typing import Final
 from redrive.access.store import LastChanges
 from redrive.clock import Clock, pause
 from redrive.errors import RedriveError, TooManyStreams
-from redrive.pipeline.events import PipelineEvent
 from redrive.printable import one_line
 from redrive.recovery import MessageFailed, MessageRecovered, MessageSetAside, OperationChanged, OperationHalted
-from redrive.routes.events import RouteEvent
 from redrive.telemetry import Event
 
 _logger = logging.getLogger("redrive.server")
@@ -45,12 +43,16 @@ def topics_of(event: Event) -> tuple[str, ...]:
             return "failed", f"operation:{number}"
         case OperationChanged(operation=number) | OperationHalted(operation=number):
             return "operations", f"operation:{number}"
-        case RouteEvent(route=route):
-            return "routes", f"route:{route}"
-        case PipelineEvent(pipeline=pipeline):
-            return "pipelines", f"pipeline:{pipeline}"
         case _:
-            return ()
+            return _of_layer(event)
+
+
+def _of_layer(event: Event) -> tuple[str, ...]:
+    if event.layer == "redrive.routes" and (route := getattr(event, "route", None)) is not None:
+        return "routes", f"route:{route}"
+    if event.layer == "redrive.pipeline" and (pipeline := getattr(event, "pipeline", None)) is not None:
+        return "pipelines", f"pipeline:{pipeline}"
+    return ()
 
 
 def changed_topics(before: LastChanges | None, after: LastChanges) -> tuple[str, ...]:
@@ -100,7 +102,7 @@ class TopicStream:
         return topics
 
     async def rest(self, clock: Clock, seconds: float) -> None:
-        """Wait, so that what changes soon after is told together; not if the stream is over."""
+        """Wait, so that what changes soon after goes together; not if the stream is over."""
         if not self.is_over:
             await pause(clock, seconds)
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from redrive.cli.exit_status import ExitStatus, status_of
 from redrive.cli.output.error_text import error_text
+from redrive.cli.output.redaction import redaction
 from redrive.errors import RedriveError
 from redrive.printable import one_line, printable
 
@@ -55,12 +56,12 @@ def warn(text: str) -> None:
 
 def print_json(value: object) -> None:
     """Print JSON."""
-    typer.echo(json.dumps(value, indent=2).replace("\x7f", "\\u007f"))
+    typer.echo(json.dumps(redaction().view(value), indent=2).replace("\x7f", "\\u007f"))
 
 
 def json_line(value: object) -> str:
     """Return JSON on one line, with all letters as they are; what could change a terminal is escaped as JSON does."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(redaction().view(value), ensure_ascii=False)
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _escaped(each) for each in text)

@@ -6,6 +6,7 @@ from rich.text import Text
 from redrive.broker import Delivery, Received
 from redrive.cli.output import console
 from redrive.cli.output.message_text import body_lines, body_text, header_text, indented, note_lines
+from redrive.cli.output.redaction import redaction
 from redrive.cli.output.sentences import count, instant
 from redrive.cli.output.table import age, print_table
 from redrive.cli.output.tables import STATUS_STYLES, parts_table
@@ -48,7 +49,8 @@ def print_failed(detail: FailedDetail) -> None:
         if value:
             terminal.print(Text.assemble((f"  {name:<10}", "dim"), one_line(value)), soft_wrap=True)
     _print_attempts(detail)
-    headers = [f"{one_line(name)}: {one_line(value, 10_000)}" for name, value in message.headers.items()]
+    shown = redaction().headers(message.headers)
+    headers = [f"{one_line(name)}: {one_line(value, 10_000)}" for name, value in shown.items()]
     _print_section("headers", "\n".join(headers))
     kind = message.content_type or "body"
     _print_section(f"{one_line(kind)}, {count(len(message.body), 'byte')}", body_lines(message.body).plain)
@@ -68,9 +70,9 @@ def _print_attempts(detail: FailedDetail) -> None:
         raised = [str(each.details.get(name, "")) for name in ("exception_type", "exception_message")]
         reason = ": ".join(filter(None, raised)) or str(each.details.get("reason", ""))
         if reason:
-            terminal.print(Text(f"    {one_line(reason)}", style="red"), soft_wrap=True)
+            terminal.print(Text(f"    {one_line(redaction().text(reason))}", style="red"), soft_wrap=True)
     trace = str(detail.attempts[0].details.get("stack_trace", "")) if detail.attempts else ""
-    _print_section("stack trace of the last attempt", printable(trace).rstrip())
+    _print_section("stack trace of the last attempt", printable(redaction().text(trace)).rstrip())
 
 
 def _facts(detail: FailedDetail) -> dict[str, str | None]:

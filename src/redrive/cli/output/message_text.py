@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from redrive.cli.output.redaction import redaction
 from redrive.cli.output.table import age
 from redrive.printable import one_line, printable
 from redrive.recovery import Note
@@ -14,6 +15,7 @@ from redrive.recovery import Note
 
 def body_text(body: bytes, most: int | None = None) -> Text:
     """Return a body: text without control characters, or how many bytes it has."""
+    body = redaction().body(body)
     try:
         return Text(printable(body.decode()[:most]))
     except UnicodeDecodeError:
@@ -28,6 +30,7 @@ def body_line(body: bytes) -> Text:
 
 def body_lines(body: bytes) -> Text:
     """Return a body, JSON indented, unless that would change a digit of it."""
+    body = redaction().body(body)
     try:
         text = body.decode()
         lines = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
@@ -44,7 +47,8 @@ def _exact(text: str) -> Any:  # noqa: ANN401 - whatever JSON has
 
 def header_text(name: str, value: object, *, whole: bool = False) -> Text:
     """Return a header; of a stack trace and other long ones only the number of lines, unless it is wanted whole."""
-    text, title = printable(str(value)).rstrip(), one_line(name, 200)
+    shown = redaction().headers({name: str(value)})[name]
+    text, title = printable(shown).rstrip(), one_line(name, 200)
     if "\n" not in text:
         return Text.assemble((f"{title}: ", "dim"), text)
     if whole:  # indented, so that no line of it looks like one of ours
@@ -60,7 +64,7 @@ def indented(text: str) -> str:
 def exception_line(exception_type: str, message: str) -> Text:
     """Return an exception, short enough for a column: its class without the module, and its message."""
     name = one_line(exception_type.rpartition(".")[2], 200)
-    line = one_line(" ".join(message.split()))
+    line = one_line(" ".join(redaction().text(message).split()))
     text = Text.assemble((name, "bold"), f": {line}" if name and line else line)
     text.no_wrap, text.overflow = True, "ellipsis"
     return text if text.plain else Text("-", style="dim")

@@ -11,6 +11,7 @@ import sqlite3
 from contextlib import closing
 from functools import cache
 
+from redrive.engines.sql.access.schema import ACCESS
 from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.history.schema import HISTORY, SQLITE_TRIGGER
 from redrive.engines.sql.journey.schema import JOURNEYS
@@ -153,6 +154,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0011_failure_counts", SQLITE.migration(SQLITE_COUNTS)),
     ("0012_history", SQLITE.migration(HISTORY) + SQLITE_TRIGGER),
     ("0013_journeys", SQLITE.migration(JOURNEYS)),
+    ("0014_access", SQLITE.migration(ACCESS)),
 )
 
 _OLD_NAMES = re.compile(

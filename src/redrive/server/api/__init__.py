@@ -18,6 +18,7 @@ from redrive.server.api import (
     queues,
     routes,
     series,
+    session,
     topics,
     upkeep,
 )
@@ -36,5 +37,6 @@ ROUTERS: Final[Sequence[APIRouter]] = (
     pipelines.api.router,
     series.api.router,
     journeys.api.router,
+    session.api.router,
 )
 """The endpoints of all modules."""

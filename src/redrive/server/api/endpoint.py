@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from fastapi import APIRouter, Depends, Path, Request
 from starlette.convertors import Convertor, register_url_convertor
 
-from redrive.access import ACTIONS, Principal
+from redrive.access import ACTIONS, Principal, Redaction, RedactionRules
 from redrive.broker.views import View
 from redrive.server.api.models import Problem
 
@@ -36,6 +36,8 @@ Declare = Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]
 
 PREFIX: Final = "/api/v1"
 _EXTRA: Final = "x-redrive-action"
+UNCOVER_HEADER: Final = "x-redrive-uncover"
+"""The header, with any value, by which a client that may asks for messages as they are."""
 
 
 class _NameConvertor(Convertor[str]):
@@ -61,6 +63,8 @@ class _Caller:
         desk: the desk, for the facades that a call uses.
         action: what for.
         has_asked: whether the desk was asked.
+        redaction: hides what the caller is not to see; views are passed through it by themselves, and whatever else an
+            endpoint returns, such as a download, by the endpoint.
     """
 
     def __init__(self, principal: Principal, desk: "Desk", action: str) -> None:
@@ -68,6 +72,12 @@ class _Caller:
         self.desk = desk
         self.action = action
         self.has_asked = False
+        self.redaction = desk.redaction
+
+    async def uncover(self, subject: str) -> None:
+        """Hide nothing from here on, if the principal may see all; it is written to the audit trail."""
+        await self.desk.uncover(self.principal, subject)
+        self.redaction = Redaction(RedactionRules())
 
     @property
     def actor(self) -> str:
@@ -101,7 +111,10 @@ async def _called(request: Request) -> _Caller:
     """Return who calls, in the action of the endpoint."""
     principal = await request.app.state.door.admit(request)
     action: str = request.scope["route"].openapi_extra[_EXTRA]
-    return _Caller(principal, request.app.state.desk, action)
+    caller = _Caller(principal, request.app.state.desk, action)
+    if UNCOVER_HEADER in request.headers:
+        await caller.uncover(f"{request.method} {request.url.path}")
+    return caller
 
 
 Caller = Annotated[_Caller, Depends(_called)]
@@ -144,6 +157,24 @@ class Endpoints:
         """Declare an endpoint that removes something."""
         return self._declare("DELETE", path, action, model, more)
 
+    def public(self, path: str, model: Any) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
+        """Declare the endpoint for those who have not signed in yet. It is the only one without a principal."""
+        wanted = ACTIONS["own.sign-in"]
+
+        def declare(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+            self.router.add_api_route(
+                path,
+                function,
+                methods=["POST"],
+                response_model=model,
+                openapi_extra={_EXTRA: wanted.name, "x-redrive-role": wanted.role.value, "x-redrive-public": True},
+                responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}},
+                operation_id=function.__name__.replace("_", "-"),
+            )
+            return function
+
+        return declare
+
     def _declare(self, method: str, path: str, action: str, model: Any, more: View) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
         wanted = ACTIONS[action]  # a KeyError at import: write the action into the table first
         extra = {_EXTRA: wanted.name, "x-redrive-role": wanted.role.value, "x-redrive-reach": wanted.reach.value}
@@ -180,6 +211,6 @@ def _checked(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable
         answer = await function(caller=caller, **given)
         if not caller.has_asked:
             raise AssertionError(f"the endpoint {function.__name__} has answered without asking the desk")
-        return answer
+        return caller.redaction.view(answer) if isinstance(answer, dict | list) else answer
 
     return endpoint

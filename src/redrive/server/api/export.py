@@ -8,6 +8,7 @@ from dataclasses import fields
 from io import StringIO
 from typing import Final
 
+from redrive.access import Redaction
 from redrive.recovery import FailedMessage, Filter, Recovery, views
 
 NDJSON: Final = "application/x-ndjson"
@@ -16,19 +17,19 @@ _PAGE: Final = 200
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-async def ndjson_lines(recovery: Recovery, chosen: Filter) -> AsyncIterator[str]:
-    """Return a line for each failed message, with everything about it."""
+async def ndjson_lines(recovery: Recovery, chosen: Filter, redaction: Redaction) -> AsyncIterator[str]:
+    """Return a line for each failed message, with everything about it but what is hidden."""
     async for each in recovery.export(chosen):
-        yield json.dumps(views.detail_view(each), ensure_ascii=False) + "\n"
+        yield json.dumps(redaction.view(views.detail_view(each)), ensure_ascii=False) + "\n"
 
 
-async def csv_lines(recovery: Recovery, chosen: Filter) -> AsyncIterator[str]:
+async def csv_lines(recovery: Recovery, chosen: Filter, redaction: Redaction) -> AsyncIterator[str]:
     """Return the head of a table, and a line for each failed message."""
     yield csv_line([each.name for each in fields(FailedMessage)])
     after = 0
     while page := await recovery.failed(chosen, after=after, limit=_PAGE):
         after = page[-1].number
-        yield "".join(csv_line(list(views.record_view(each).values())) for each in page)
+        yield "".join(csv_line(list(redaction.view(views.record_view(each)).values())) for each in page)
 
 
 def csv_line(cells: list[object]) -> str:
@@ -44,7 +45,7 @@ def _cell(value: object) -> object:
     return "" if value is None else value
 
 
-EXPORTS: Final[Mapping[str, tuple[str, Callable[[Recovery, Filter], AsyncIterator[str]]]]] = {
+EXPORTS: Final[Mapping[str, tuple[str, Callable[[Recovery, Filter, Redaction], AsyncIterator[str]]]]] = {
     "ndjson": (NDJSON, ndjson_lines),
     "csv": (f"{CSV}; charset=utf-8", csv_lines),
 }

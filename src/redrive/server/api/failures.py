@@ -88,7 +88,8 @@ async def export_failures(
     chosen = await caller.look(lambda: filter_within(caller.desk, caller.principal, q), narrowed=True)
     media_type, lines = EXPORTS[format]
     named = {"content-disposition": f'attachment; filename="failures.{format}"'}
-    return StreamingResponse(lines(caller.desk.recovery, chosen), media_type=media_type, headers=named)
+    shown = lines(caller.desk.recovery, chosen, caller.redaction)
+    return StreamingResponse(shown, media_type=media_type, headers=named)
 
 
 @api.get("/failures/{id}", "failures.read", FailureDetail)
@@ -105,10 +106,10 @@ async def get_failure(caller: Caller, id: FailureId) -> View:  # noqa: A002 - it
     responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
 )
 async def get_failure_body(caller: Caller, id: FailureId) -> Response:  # noqa: A002 - as above
-    """Download the body of a failed message, byte for byte."""
+    """Download the body of a failed message, byte for byte but for what is hidden."""
     found = await _found(caller, id)
     headers = {"content-disposition": f'attachment; filename="{found.summary.id}"', "cache-control": "no-store"}
-    return Response(found.message.body, media_type="application/octet-stream", headers=headers)
+    return Response(caller.redaction.body(found.message.body), media_type="application/octet-stream", headers=headers)
 
 
 async def _found(caller: Caller, id: str) -> FailedDetail:  # noqa: A002 - as above

@@ -1,11 +1,35 @@
 # SPDX-License-Identifier: MIT
 """The server's own store of an engine that is a database: each verb is a script."""
 
-from redrive.engines.sql.access import changes
-from redrive.engines.sql.verbs import SqlStore, reads
+from redrive.engines.sql.access import last_changes, token_rows, user_rows
+from redrive.engines.sql.verbs import SqlStore, reads, writes
 
 
 class SqlAccessStore(SqlStore):
     """What the server keeps for itself, in a database."""
 
-    changes = reads(changes.changes)
+    changes = reads(last_changes.changes)
+
+    # --- tokens
+    add_token = writes(token_rows.add_token)
+    tokens = reads(token_rows.tokens)
+    token_of = reads(token_rows.token_of)
+    use_token = writes(token_rows.use_token)
+    revoke_token = writes(token_rows.revoke_token)
+
+    # --- users
+    add_user = writes(user_rows.add_user)
+    users = reads(user_rows.users)
+    user_and_password = reads(user_rows.user_and_password)
+    set_password = writes(user_rows.set_password)
+    remove_user = writes(user_rows.remove_user)
+
+    # --- sessions
+    add_session = writes(user_rows.add_session)
+    session_of = reads(user_rows.session_of)
+    use_session = writes(user_rows.use_session)
+    end_session = writes(user_rows.end_session)
+    attempt = writes(user_rows.attempt)
+    forgive = writes(user_rows.forgive)
+    keep_sign_in = writes(user_rows.keep_sign_in)
+    take_sign_in = writes(user_rows.take_sign_in)

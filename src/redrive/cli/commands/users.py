@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""``redrive users``: the people who sign in to the server."""
+
+import getpass
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from redrive.access import UserInfo, rights_of
+from redrive.cli.commands.queues import hand_down
+from redrive.cli.commands.tokens import Queues, RoleName, SeesBodies
+from redrive.cli.open import with_broker
+from redrive.cli.options.connection import BrokerConnection, Yes
+from redrive.cli.options.groups import grouped
+from redrive.cli.output import console
+from redrive.cli.output.prompt import confirm
+from redrive.cli.output.table import print_table, table
+from redrive.errors import RedriveError
+from redrive.wiring import open_access
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from redrive.broker import Broker
+
+app = typer.Typer()
+
+UserName = Annotated[str, typer.Argument(metavar="NAME", help="Their name.")]
+
+
+@app.callback(invoke_without_command=True)
+@grouped
+def list_users(context: typer.Context, connection: BrokerConnection) -> None:
+    """List, add and remove the people who sign in to the server with a password.
+
+    The password is asked for, or read from standard input.
+
+    Examples:
+      redrive users
+      redrive users add ann --role admin
+      redrive users password ann
+      redrive users remove ann
+    """
+    if context.invoked_subcommand is not None:
+        hand_down(context, connection)
+        return
+    found = with_broker(connection, lambda broker: open_access(broker).users())
+    if connection.as_json:
+        console.print_json([each.view() for each in found])
+        return
+    shown = table("user", "role", "queues", "added by")
+    for each in found:
+        queues = "all" if each.rights.queues is None else ", ".join(each.rights.queues)
+        shown.add_row(each.name, each.rights.role.value, queues, each.created_by)
+    if found:
+        print_table(shown)
+    else:
+        console.say("no users yet; add one: redrive users add NAME --role admin")
+
+
+@app.command()
+@grouped
+def add(
+    name: UserName,
+    *,
+    role: RoleName = "viewer",
+    queue: Queues = None,
+    see_hidden: SeesBodies = False,
+    connection: BrokerConnection,
+) -> None:
+    """Add a person; the password is asked for, or read from standard input."""
+    try:
+        rights = rights_of(role, queue, may_see_bodies=see_hidden)
+    except RedriveError as error:
+        raise console.failure(error) from None
+    password = _password()
+
+    def make(broker: "Broker") -> "Awaitable[UserInfo]":
+        return open_access(broker).add_user(name, password, rights, actor=getpass.getuser())
+
+    added = with_broker(connection, make, may_create=True)
+    if connection.as_json:
+        console.print_json(added.view())
+    else:
+        console.say(f"user {added.name} is added, as {added.rights.role.value}")
+
+
+@app.command()
+@grouped
+def password(name: UserName, connection: BrokerConnection) -> None:
+    """Change the password of a person; their sessions end."""
+    new = _password()
+    with_broker(connection, lambda broker: open_access(broker).set_password(name, new))
+    if connection.as_json:
+        console.print_json({"name": name, "changed": True})
+    else:
+        console.say(f"user {name} has another password, and must sign in again")
+
+
+@app.command()
+@grouped
+def remove(name: UserName, *, yes: Yes = False, connection: BrokerConnection) -> None:
+    """Remove a person; their sessions end."""
+    confirm(f"Remove user {name}?", yes=yes)
+    with_broker(connection, lambda broker: open_access(broker).remove_user(name))
+    if connection.as_json:
+        console.print_json({"name": name, "removed": True})
+    else:
+        console.say(f"user {name} is removed")
+
+
+def _password() -> str:
+    """Return a password: typed twice without being shown, or the first line of standard input."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    typed: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    return typed

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+"""What the command line hides of messages: by the same rules as the server, from the same file."""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from redrive.access import Redaction, RedactionRules
+from redrive.access.redaction_file import read_rules
+from redrive.cli.exit_status import status_of
+from redrive.cli.output.error_text import error_text
+from redrive.errors import ServerFileError
+
+FILE_VARIABLE: Final = "REDRIVE_CONFIG"
+_FILE: Final = "redrive.toml"
+
+
+def redaction() -> Redaction:
+    """Return what hides: by the rules in $REDRIVE_CONFIG, or in redrive.toml in the current directory.
+
+    Raises:
+        Exit: the file cannot be used; nothing is shown then.
+    """
+    path = Path(os.environ.get(FILE_VARIABLE) or _FILE).absolute()
+    if FILE_VARIABLE not in os.environ and not path.exists():
+        return _NOTHING
+    try:
+        return _read(path, path.stat().st_mtime_ns if path.exists() else 0)
+    except ServerFileError as error:
+        typer.echo(f"error: {error_text(error)}", err=True)
+        raise typer.Exit(int(status_of(error))) from None
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, _changed: int) -> Redaction:
+    return Redaction(read_rules(path))
+
+
+_NOTHING: Final = Redaction(RedactionRules())

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""The tables of the server's own store, written once: each engine puts its own words for the types.
+
+Times are seconds since 1970. Secrets are hashes.
+"""
+
+ACCESS = """
+CREATE TABLE @.access_tokens (
+    id text PRIMARY KEY,
+    hash text NOT NULL UNIQUE,
+    name text NOT NULL,
+    role text NOT NULL,
+    queues text,  -- a list in JSON; null: no limit
+    may_see_bodies @small NOT NULL,
+    created_at @time NOT NULL,
+    created_by text NOT NULL,
+    expires_at @time,
+    used_at @time,
+    revoked_at @time
+);
+
+CREATE TABLE @.access_users (
+    name text PRIMARY KEY,
+    password text NOT NULL,
+    role text NOT NULL,
+    queues text,
+    may_see_bodies @small NOT NULL,
+    created_at @time NOT NULL,
+    created_by text NOT NULL
+);
+
+CREATE TABLE @.access_sessions (
+    id text PRIMARY KEY,
+    hash text NOT NULL UNIQUE,
+    user_name text NOT NULL,
+    role text NOT NULL,
+    queues text,
+    may_see_bodies @small NOT NULL,
+    created_at @time NOT NULL,
+    used_at @time NOT NULL,
+    address text NOT NULL
+);
+CREATE INDEX @_access_sessions_user ON @.access_sessions (user_name);
+CREATE INDEX @_access_sessions_used ON @.access_sessions (used_at);
+
+-- attempts to sign in, by account and by address
+CREATE TABLE @.access_attempts (
+    number @serial,
+    key text NOT NULL,
+    at @time NOT NULL
+);
+CREATE INDEX @_access_attempts_key ON @.access_attempts (key, at);
+CREATE INDEX @_access_attempts_at ON @.access_attempts (at);
+
+-- people who are at a provider of OpenID Connect
+CREATE TABLE @.access_sign_ins (
+    hash text PRIMARY KEY,
+    nonce text NOT NULL,
+    verifier text NOT NULL,
+    at @time NOT NULL
+);
+"""
