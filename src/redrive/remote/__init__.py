@@ -5,4 +5,4 @@ from redrive.remote.broker import RemoteBroker
 from redrive.remote.connection import TOKEN_VARIABLE, ServerConnection, is_server
 from redrive.remote.recovery import RemoteRecovery
 
-__all__ = ["TOKEN_VARIABLE", "RemoteBroker", "RemoteRecovery", "ServerConnection", "is_server"]
+__all__ = ["RemoteBroker", "RemoteRecovery", "ServerConnection", "TOKEN_VARIABLE", "is_server"]  # noqa: RUF022 - plain order, as the test of exports wants
