@@ -77,6 +77,11 @@ class BlockingBroker:
             yield from found
 
     @property
+    def is_open(self) -> bool:
+        """Whether it is open, in this process."""
+        return self._inner.is_open
+
+    @property
     def capabilities(self) -> Capabilities:
         """What the engine can do."""
         return self._inner.capabilities

@@ -129,7 +129,7 @@ class BlockingRecovery:
     def unread(self, sources: Sequence[str]) -> dict[str, int]:
         """Return how many failures are not in the store yet, by queue; queues without any are left out.
 
-        Whoever does not read them must not look as if there were none: neither those that are in error queues, nor the
+        An answer without them must not look as if there were none: neither those that are in error queues, nor the
         dead letters of a worker without an error queue.
 
         Args:

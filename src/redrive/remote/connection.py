@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from httpx import AsyncBaseTransport, AsyncClient, Response
 
 TOKEN_VARIABLE: Final = "REDRIVE_TOKEN"  # noqa: S105 - the name of a variable
-"""The environment variable that has the token: what stands on a command line, everybody on the machine can read."""
+"""The environment variable that has the token: other users of the machine can read command lines."""
 
 _PREFIX: Final = "/api/v1"
 _LARGEST_PAGE: Final = 1_000
@@ -33,7 +33,7 @@ class ServerConnection:
 
     Args:
         url: where the server is: ``https://redrive.example.com``.
-        token: says who asks; None: nobody in particular, which is enough on the server's own machine.
+        token: says who asks; None: the request carries no token, which is enough on the server's own machine.
         transport: what carries requests instead of the network.
 
     Raises:
@@ -118,7 +118,7 @@ def _checked(url: str, *, has_token: bool) -> str:
     if not is_server(url) or not parts.hostname or parts.query or parts.fragment or parts.username:
         raise connection_url.wrong("server", url, "must be the address of a server: https://redrive.example.com")
     if has_token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        problem = "must begin with https: on the way, everybody could read the token"
+        problem = "must begin with https: without it, others could read the token on its way"
         raise connection_url.wrong("server", url, problem)
     return url.rstrip("/")
 
@@ -135,7 +135,7 @@ def _client(url: str, token: str | None, transport: "AsyncBaseTransport | None")
 def _problem(response: "Response", url: str) -> ProblemReported | EngineUnavailable:
     """Return the error that a server reports."""
     try:
-        told = response.json()
-        return ProblemReported(str(told["code"]), str(told["detail"]), told.get("fix"), response.status_code)
+        answer = response.json()
+        return ProblemReported(str(answer["code"]), str(answer["detail"]), answer.get("fix"), response.status_code)
     except (ValueError, KeyError, TypeError):  # not ours: a proxy's page, or another program's
         return EngineUnavailable(f"{url} answered {response.status_code}, and not as a Redrive server does")

@@ -2,7 +2,7 @@
 """Cursors: where the next page of a list begins, as a text that means something to the server only. Pure: no I/O.
 
 A cursor belongs to one question: with another filter it would continue a list that was never begun, so it is refused.
-It is no secret and grants nothing: whoever makes one up sees what they may see anyway.
+It is no secret and grants nothing: a caller that makes one up sees what it may see anyway.
 """
 
 import base64

@@ -81,7 +81,7 @@ api = Endpoints("journeys")
 
 @api.get("/journeys/{id}", "journeys.read", JourneyModel)
 async def get_journey(caller: Caller, id: MessageId) -> View:  # noqa: A002 - it is called that everywhere
-    """Show what happened to a message, with its parents and children. Not for whoever is limited to queues."""
+    """Show what happened to a message, with its parents and children. Not for a caller limited to queues."""
 
     async def find() -> Journey:
         async with open_journeys(caller.desk.broker) as journeys:

@@ -65,7 +65,9 @@ class SentModel(ViewModel):
 
     queue: str
     sent: int
-    duplicates: int = Field(description="How many were dropped: their ids were sent before, or nobody subscribes.")
+    duplicates: int = Field(
+        description="How many were dropped: their ids were sent before, or no subscription matches."
+    )
     first_sequence: int | None
     last_sequence: int | None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a request for an operation asks of the facade, within the queues of whoever asks."""
+"""What a request for an operation asks of the facade, within the queues of the caller."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -60,7 +60,7 @@ async def preview(caller: Caller, asked: PreviewAsked) -> list[Preview]:
 
 
 async def _chosen(caller: Caller, asked: ChosenModel) -> Filter | list[str]:
-    """Return which messages are meant: a filter, or ids; of somebody with a limit, within that."""
+    """Return which messages are meant: a filter, or ids; for a limited caller, within its queues."""
     if (asked.filter is None) == (asked.ids is None):
         raise InvalidRequest("body", "say which messages: filter or ids, one of the two")
     if asked.filter is not None:

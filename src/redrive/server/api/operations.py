@@ -30,7 +30,7 @@ from redrive.server.api.requests import Key
 from redrive.server.api.within import has_operation, operation_within
 
 _SEEN_AT_MOST = 5_000
-"""So many operations are looked at for one page of somebody who sees few of them."""
+"""So many operations are looked at for one page of a caller that sees few of them."""
 
 api = Endpoints("operations")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Requests that start something, and are made again when nobody knows whether they arrived: the same key, once.
+"""Requests that start something, and are made again when it is not known whether they arrived: the same key, once.
 
 Operations and submissions store their key with them, so a second request gets the first one's result. Every other
 request writes its key down before it does something, in a queue of Redrive's own that drops duplicates; a second
@@ -40,7 +40,7 @@ Key = Annotated[
 
 
 def once(caller: "Caller", key: str | None, call: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-    """Return a call that is made once for a key within a day, whoever asks for it again.
+    """Return a call that is made once for a key within a day, however often it is requested.
 
     Args:
         caller: who asks; keys of others are others.

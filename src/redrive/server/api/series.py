@@ -62,7 +62,7 @@ async def list_series(
     span: Annotated[float, Query(ge=60, le=_LONGEST_S, description="How many seconds back from now.")] = 86_400.0,
     step: Annotated[float | None, Query(ge=60, le=_LONGEST_S, description="Seconds, whole minutes.")] = None,
 ) -> list[View]:
-    """Return what happened over time, of each thing to which it happened. Whoever is limited to queues sees these."""
+    """Return what happened over time, of each thing to which it happened. Limited callers see their own."""
 
     async def find() -> dict[str, Series]:
         async with open_history(caller.desk.broker) as history:
@@ -77,7 +77,7 @@ async def list_series(
 
 @api.get("/workers", "workers.read", WorkersModel)
 async def list_workers(caller: Caller) -> View:
-    """List the workers that are running, and queues that none reads. Whoever is limited to queues sees these."""
+    """List the workers that are running, and queues that none reads. Limited callers see their own."""
 
     async def find() -> tuple[list[WorkerInfo], list[QueueInfo]]:
         async with open_history(caller.desk.broker) as history:

@@ -161,14 +161,14 @@ async def write_note(caller: Caller, asked: NoteAsked, key: Key = None) -> View:
 async def remove_note(
     caller: Caller, number: Annotated[int, Path(ge=1, le=LARGEST_NUMBER, description="The note's number.")]
 ) -> View:
-    """Remove a note; the audit trail keeps what it said. Not for whoever is limited to queues."""
+    """Remove a note; the audit trail keeps what it said. Not for a caller limited to queues."""
     drop = caller.desk.recovery.drop_note
     await caller.change(f"note:{number}", lambda: drop(number, actor=caller.actor))
     return views.note_removed_view(number)
 
 
 async def _check_subject(caller: Caller, subject: str) -> None:
-    """See that whoever is limited to queues writes and reads about these only."""
+    """See that a caller limited to queues writes and reads about these only."""
     if caller.principal.queues is None:
         return
     kind, _, which = subject.partition(":")
