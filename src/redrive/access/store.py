@@ -24,18 +24,6 @@ class LastChanges(NamedTuple):
     pipelines: int
 
 
-class SignInState(NamedTuple):
-    """What is kept while a person is at a provider of OpenID Connect.
-
-    Attributes:
-        nonce: what the provider must put into the identity.
-        verifier: proves to the provider that this server has asked.
-    """
-
-    nonce: str
-    verifier: str
-
-
 class TokenStore(Protocol):
     """Tokens of programs."""
 
@@ -114,14 +102,6 @@ class UserStore(Protocol):
 
     async def forgive(self, key: str) -> None:
         """Forget the attempts under a key."""
-        ...
-
-    async def keep_sign_in(self, state_hash: str, state: SignInState) -> None:
-        """Keep something until a person comes back from a provider."""
-        ...
-
-    async def take_sign_in(self, state_hash: str, within_s: float) -> SignInState | None:
-        """Return what was kept, once, if that is not too long ago."""
         ...
 
 

@@ -45,11 +45,3 @@ CREATE TABLE redrive_access_attempts (
 );
 CREATE INDEX redrive_access_attempts_key ON redrive_access_attempts (key, at);
 CREATE INDEX redrive_access_attempts_at ON redrive_access_attempts (at);
-
--- people who are at a provider of OpenID Connect
-CREATE TABLE redrive_access_sign_ins (
-    hash text PRIMARY KEY,
-    nonce text NOT NULL,
-    verifier text NOT NULL,
-    at real NOT NULL
-);

@@ -51,12 +51,4 @@ CREATE TABLE @.access_attempts (
 );
 CREATE INDEX @_access_attempts_key ON @.access_attempts (key, at);
 CREATE INDEX @_access_attempts_at ON @.access_attempts (at);
-
--- people who are at a provider of OpenID Connect
-CREATE TABLE @.access_sign_ins (
-    hash text PRIMARY KEY,
-    nonce text NOT NULL,
-    verifier text NOT NULL,
-    at @time NOT NULL
-);
 """

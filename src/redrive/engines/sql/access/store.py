@@ -31,5 +31,3 @@ class SqlAccessStore(SqlStore):
     end_session = writes(user_rows.end_session)
     attempt = writes(user_rows.attempt)
     forgive = writes(user_rows.forgive)
-    keep_sign_in = writes(user_rows.keep_sign_in)
-    take_sign_in = writes(user_rows.take_sign_in)

@@ -4,7 +4,6 @@
 from collections.abc import Mapping
 
 from redrive.access.records import Rights, SessionInfo, UserInfo
-from redrive.access.store import SignInState
 from redrive.clock import utc
 from redrive.engines.sql.access.rights import rights_columns, rights_of_row
 from redrive.engines.sql.script import Row, Script, Sql, now, plain
@@ -110,26 +109,6 @@ def attempt(limits: Mapping[str, int], window_s: float) -> Script[float]:
 def forgive(key: str) -> Script[None]:
     """Forget the attempts under a key."""
     yield Sql("DELETE FROM @.access_attempts WHERE key = ?", [plain(key)])
-
-
-# --- OpenID Connect
-
-
-def keep_sign_in(state_hash: str, state: SignInState) -> Script[None]:
-    """Keep something until a person comes back from a provider; forget what was kept for a day."""
-    time = yield from now()
-    yield Sql("DELETE FROM @.access_sign_ins WHERE at < ?", [time - 86_400.0])
-    yield Sql(
-        "INSERT INTO @.access_sign_ins (hash, nonce, verifier, at) VALUES (?, ?, ?, ?)",
-        [state_hash, state.nonce, state.verifier, time],
-    )
-
-
-def take_sign_in(state_hash: str, within_s: float) -> Script[SignInState | None]:
-    """Return what was kept, once, if that is not too long ago."""
-    time = yield from now()
-    rows = yield Sql("DELETE FROM @.access_sign_ins WHERE hash = ? RETURNING nonce, verifier, at", [state_hash])
-    return SignInState(rows[0]["nonce"], rows[0]["verifier"]) if rows and rows[0]["at"] > time - within_s else None
 
 
 def _user(row: Row) -> UserInfo:
