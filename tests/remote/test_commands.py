@@ -15,6 +15,7 @@ def test_lists_are_the_same_through_a_server(both, fail):
     assert both("queues", "show", "orders")["name"] == "orders"
     assert len(both("failed", "list")) == 3
     assert both("failed", "count", "queue:orders") == {"count": 3}
+    assert both("failed", "count", "--by-status", "status:any")["unresolved"] == 3
     (group,) = both("failed", "groups")
     assert group["count"] == 3
     assert both("failed", "list", "--group", group["id"])[0]["id"] == first.id

@@ -79,7 +79,7 @@ class RemoteLedger:
 
     async def count_by_status(self, chosen: Filter) -> dict[Status, int]:
         """Count failed messages of each status."""
-        found = await self._server.get("/failures/count-by-status", q=filter_text(chosen))
+        found = await self._server.get("/failures/statuses", q=filter_text(chosen))
         return {status: found[status.word] for status in Status if status.word in found}
 
     async def groups(
