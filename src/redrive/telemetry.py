@@ -83,7 +83,7 @@ def is_traced() -> bool:
     return _TRACE in sys.modules
 
 
-_observer: "ContextVar[Callable[[Event], object] | None]" = ContextVar("redrive-observer", default=None)
+_observer: "ContextVar[Callable[[Event], object] | None]" = ContextVar("redrive_observer", default=None)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from redrive.attention import Facts, GroupFact, Item, PipelineFact, QueueFact, RouteFact, Thresholds, items_of
+from redrive.attention import AttentionItem, Facts, GroupFact, PipelineFact, QueueFact, RouteFact, Thresholds, items_of
 from redrive.clock import utc
 from redrive.errors import InvalidSetting
 from redrive.recovery import Filter, Kind, Operation, OperationState, Plan, Progress
@@ -155,6 +155,6 @@ def test_thresholds_can_be_changed_and_are_checked():
 def test_a_title_from_outside_stays_on_its_line():
     hostile = GroupFact(id="g", title="a\nb" * 500, count=1, first_failed_at=ago(1), lately=0, usual=0.0)
     (item,) = items_of(Facts(now=NOW, groups=(hostile,)))
-    assert isinstance(item, Item)
+    assert isinstance(item, AttentionItem)
     assert "\n" not in item.sentence
     assert len(item.sentence) < 200

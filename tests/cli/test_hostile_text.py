@@ -356,6 +356,18 @@ COMMANDS = {
         ("pipeline", "cancel", "@failed", "--reason", HOSTILE),
         ("pipeline", "cancel", HOSTILE, "@done"),
     ],
+    "attention": [("attention",)],
+    "history": [("history",), ("history", "failed")],
+    "workers": [("workers",)],
+    "trace": [("trace", HOSTILE)],
+    "failed check": [("failed", "check")],
+    "tokens": [("tokens",)],
+    "tokens create": [("tokens", "create", HOSTILE, "--role", "viewer")],
+    "tokens revoke": [("tokens", "revoke", HOSTILE)],
+    "users": [("users",)],
+    "users add": [("users", "add", HOSTILE, "--role", "viewer")],
+    "users password": [("users", "password", HOSTILE)],
+    "users remove": [("users", "remove", HOSTILE, "--yes")],
     "policies check": [("policies", "check", "evil.toml")],
     "policies preview": [("policies", "preview", "evil.toml"), ("policies", "preview", "evil.toml", HOSTILE)],
 }
@@ -365,6 +377,7 @@ ELSEWHERE = {
     "operations run": "the same",
     "routes run": "the same",
     "pipeline run": "the same",
+    "serve": "the same",
 }
 
 

@@ -55,6 +55,8 @@ def test_a_file_is_not_too_long(path):
     limit = 700 if "engines" in path.parts else 400
     if path.name == "errors.py":
         limit = 1_300  # all errors are one tree, to be looked up in
+    if path.name == "blocking.py":
+        limit = 450  # written by a tool, a method for each of its twin
     lines = len(path.read_text().splitlines())
     assert lines <= limit
 

@@ -49,6 +49,10 @@ MOST_TURNS = 6_000
 """No run comes near it; one that does goes round in circles."""
 
 
+_BESIDE_THE_WORK = ("worker_present", "worker_absent", "flush_tallies")
+"""What workers note about themselves: no message depends on it, and a death may come at any of it."""
+
+
 class Crash(BaseException):
     """The process is dead. No ``except Exception`` notices."""
 
@@ -104,7 +108,7 @@ class Wire:
 
     def __getattr__(self, verb):
         found = getattr(self._target, verb)
-        if verb in {"open", "close"} or not inspect.iscoroutinefunction(found):
+        if verb in {"open", "close", *_BESIDE_THE_WORK} or not inspect.iscoroutinefunction(found):
             return found
 
         async def call(*values, **more):

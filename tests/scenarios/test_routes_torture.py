@@ -32,7 +32,6 @@ from tests.patience import PATIENCE_S
 from tests.scenarios.routes_actors import DEADLY, PATH, DeadlySender
 from tests.scenarios.sites import PostgresSite, SqliteSite
 from tests.scenarios.stage import Stage
-from tests.scenarios.test_disk_full import small_disk  # noqa: F401 - a fixture
 
 ACTORS = Path(__file__).with_name("routes_actors.py")
 ROOT = Path(__file__).parents[2]
@@ -372,13 +371,13 @@ def test_an_event_that_kills_its_process_is_the_only_dead_leg(sqlite_stage, hook
 
 
 @pytest.fixture
-def small_stage(small_disk, tmp_path):  # noqa: F811 - a fixture
+def small_stage(small_disk, tmp_path):
     stage = RouteStage(SqliteSite(small_disk / "queue.db"), tmp_path)
     yield stage
     stage.clear()
 
 
-def test_a_full_disk_refuses_events_and_the_process_lives_on(small_stage, small_disk, hooks):  # noqa: F811 - a fixture
+def test_a_full_disk_refuses_events_and_the_process_lives_on(small_stage, small_disk, hooks):
     stage, ballast = small_stage, small_disk / "ballast"
     ballast.write_bytes(bytes(3_000_000))
     routes = webhooks(from_http(PATH), hooks, max_attempts=1_000, max_delay=1.0, probe_after=1.0)

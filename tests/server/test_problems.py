@@ -16,7 +16,7 @@ from tests.server.conftest import Someone, client_of
 
 
 def test_the_fix_is_what_the_text_says_after_what_is_wrong():
-    assert problem_of(SignInRequired())["fix"].startswith("send it as: Authorization")
+    assert problem_of(SignInRequired())["fix"].startswith("send a token as: Authorization")
     assert problem_of(RedriveError("odd"))["fix"] is None
     assert problem_of(QueueNotFound("ordres", "orders"))["fix"] == "did you mean 'orders'?"
 

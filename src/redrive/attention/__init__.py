@@ -8,14 +8,14 @@ from redrive.attention import views
 from redrive.attention.attention import Attention
 from redrive.attention.facts import Facts, GroupFact, PipelineFact, QueueFact, RouteFact
 from redrive.attention.figures import Figures
-from redrive.attention.rules import Item, Thresholds, items_of
+from redrive.attention.rules import AttentionItem, Thresholds, items_of
 
 __all__ = [
     "Attention",
+    "AttentionItem",
     "Facts",
     "Figures",
     "GroupFact",
-    "Item",
     "PipelineFact",
     "QueueFact",
     "RouteFact",

@@ -7,7 +7,7 @@ from typing import Self
 
 from redrive.attention.facts import Facts, GroupFact, PipelineFact, QueueFact, RouteFact
 from redrive.attention.figures import Figures
-from redrive.attention.rules import Item, Thresholds, items_of
+from redrive.attention.rules import AttentionItem, Thresholds, items_of
 from redrive.broker import is_own_queue, tallies
 from redrive.clock import utc
 from redrive.history import History
@@ -57,7 +57,7 @@ class Attention:
     async def __aexit__(self, *_: object) -> None:
         await self._opened.aclose()
 
-    async def items(self) -> list[Item]:
+    async def items(self) -> list[AttentionItem]:
         """Return what needs a person, the most urgent first."""
         return items_of(await self.facts(), self._thresholds)
 

@@ -47,7 +47,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class AttentionItem:
     """Something that needs a person.
 
     Attributes:
@@ -66,16 +66,16 @@ class Item:
     count: int
 
 
-Rule: TypeAlias = Callable[[Facts, Thresholds], Iterator[Item]]
+Rule: TypeAlias = Callable[[Facts, Thresholds], Iterator[AttentionItem]]
 
 
-def items_of(facts: Facts, thresholds: Thresholds | None = None) -> list[Item]:
+def items_of(facts: Facts, thresholds: Thresholds | None = None) -> list[AttentionItem]:
     """Return what needs a person, the most urgent first."""
     limits = thresholds or Thresholds()
     return [item for rule in RULES for item in rule(facts, limits)]
 
 
-def _rising(facts: Facts, limits: Thresholds) -> Iterator[Item]:
+def _rising(facts: Facts, limits: Thresholds) -> Iterator[AttentionItem]:
     for group in facts.groups:
         is_many = group.lately >= limits.rising_least and group.lately >= limits.rising_times * group.usual
         if is_many and not _is_new(group.first_failed_at, facts, limits):
@@ -84,7 +84,7 @@ def _rising(facts: Facts, limits: Thresholds) -> Iterator[Item]:
                 f"{_title(group.title)}: {_many(group.lately, 'failure')} in the last {minutes:g} minutes,"
                 f" usually {group.usual:.3g}; {group.count:,} unresolved"
             )
-            yield Item(
+            yield AttentionItem(
                 rule="group-rises",
                 subject=f"group:{group.id}",
                 sentence=sentence,
@@ -93,11 +93,11 @@ def _rising(facts: Facts, limits: Thresholds) -> Iterator[Item]:
             )
 
 
-def _new(facts: Facts, limits: Thresholds) -> Iterator[Item]:
+def _new(facts: Facts, limits: Thresholds) -> Iterator[AttentionItem]:
     for group in facts.groups:
         if _is_new(group.first_failed_at, facts, limits):
             sentence = f"{_title(group.title)} is new: {_many(group.count, 'failure')}"
-            yield Item(
+            yield AttentionItem(
                 rule="new-group",
                 subject=f"group:{group.id}",
                 sentence=sentence,
@@ -110,7 +110,7 @@ def _is_new(first: datetime, facts: Facts, limits: Thresholds) -> bool:
     return (facts.now - first).total_seconds() < limits.new_s
 
 
-def _stopped_by_canaries(facts: Facts, _limits: Thresholds) -> Iterator[Item]:
+def _stopped_by_canaries(facts: Facts, _limits: Thresholds) -> Iterator[AttentionItem]:
     for operation in facts.operations:
         if is_stopped_by_canaries(operation):
             sent, again = operation.progress.forwarded, operation.progress.failed_again
@@ -128,7 +128,7 @@ def is_stopped_by_canaries(operation: Operation) -> bool:
     return is_paused and canary is not None and operation.progress.forwarded <= canary.count
 
 
-def _ended_with_failures(facts: Facts, _limits: Thresholds) -> Iterator[Item]:
+def _ended_with_failures(facts: Facts, _limits: Thresholds) -> Iterator[AttentionItem]:
     for operation in facts.operations:
         bad = operation.progress.failed + operation.progress.failed_again
         if operation.is_over and bad and operation.acknowledged_by is None:
@@ -139,7 +139,7 @@ def _ended_with_failures(facts: Facts, _limits: Thresholds) -> Iterator[Item]:
             yield _about(operation, "operation-failed", sentence, bad)
 
 
-def _unconfirmed(facts: Facts, limits: Thresholds) -> Iterator[Item]:
+def _unconfirmed(facts: Facts, limits: Thresholds) -> Iterator[AttentionItem]:
     for operation in facts.operations:
         ended, waiting = operation.ended_at, operation.progress.waiting
         if operation.plan.kind is not Kind.RECOVER or ended is None or not waiting:
@@ -150,7 +150,7 @@ def _unconfirmed(facts: Facts, limits: Thresholds) -> Iterator[Item]:
             yield _about(operation, "unconfirmed", sentence, waiting)
 
 
-def _unread(facts: Facts, limits: Thresholds) -> Iterator[Item]:
+def _unread(facts: Facts, limits: Thresholds) -> Iterator[AttentionItem]:
     for queue in facts.queues:
         waits_s = 0.0 if queue.oldest_at is None else (facts.now - queue.oldest_at).total_seconds()
         if waits_s > limits.unread_s:
@@ -159,7 +159,7 @@ def _unread(facts: Facts, limits: Thresholds) -> Iterator[Item]:
             sentence = (
                 f"{_many(queue.ready, 'message')} {wait} in {queue.name}, and none was received for {minutes:g} minutes"
             )
-            yield Item(
+            yield AttentionItem(
                 rule="queue-unread",
                 subject=f"queue:{queue.name}",
                 sentence=one_line(sentence),
@@ -168,7 +168,7 @@ def _unread(facts: Facts, limits: Thresholds) -> Iterator[Item]:
             )
 
 
-def _parked(facts: Facts, _limits: Thresholds) -> Iterator[Item]:
+def _parked(facts: Facts, _limits: Thresholds) -> Iterator[AttentionItem]:
     for route in facts.routes:
         if not route.waiting:
             continue
@@ -180,7 +180,7 @@ def _parked(facts: Facts, _limits: Thresholds) -> Iterator[Item]:
             sentence = f"Route {route.name} delivers nothing: {_many(route.failed, 'attempt')} failed lately; {waiting}"
         else:
             continue
-        yield Item(
+        yield AttentionItem(
             rule="route-parked",
             subject=f"route:{route.name}",
             sentence=one_line(sentence, 300),
@@ -189,12 +189,12 @@ def _parked(facts: Facts, _limits: Thresholds) -> Iterator[Item]:
         )
 
 
-def _overdue(facts: Facts, _limits: Thresholds) -> Iterator[Item]:
+def _overdue(facts: Facts, _limits: Thresholds) -> Iterator[AttentionItem]:
     for pipeline in facts.pipelines:
         if pipeline.stuck:
             are = "is" if pipeline.stuck == 1 else "are"
             sentence = f"{_many(pipeline.stuck, 'task')} of pipeline {pipeline.name} {are} overdue or failed"
-            yield Item(
+            yield AttentionItem(
                 rule="pipeline-overdue",
                 subject=f"pipeline:{pipeline.name}",
                 sentence=one_line(sentence),
@@ -203,20 +203,20 @@ def _overdue(facts: Facts, _limits: Thresholds) -> Iterator[Item]:
             )
 
 
-def _set_aside(facts: Facts, _limits: Thresholds) -> Iterator[Item]:
+def _set_aside(facts: Facts, _limits: Thresholds) -> Iterator[AttentionItem]:
     if facts.set_aside:
         sentence = (
             f"{_many(facts.set_aside, 'message')} could not be read as a failure, and {_is(facts.set_aside)} set aside"
         )
-        yield Item(rule="set-aside", subject="asides", sentence=sentence, since=None, count=facts.set_aside)
+        yield AttentionItem(rule="set-aside", subject="asides", sentence=sentence, since=None, count=facts.set_aside)
 
 
-def _unserved(facts: Facts, _limits: Thresholds) -> Iterator[Item]:
+def _unserved(facts: Facts, _limits: Thresholds) -> Iterator[AttentionItem]:
     at_work = [each for each in facts.operations if not each.is_over and each.state is not OperationState.PAUSED]
     if at_work and not facts.services:
         sentence = f"{_many(len(at_work), 'operation')} {_is(len(at_work))} under way, and no process serves recovery"
         since = min(each.requested_at for each in at_work)
-        yield Item(rule="unserved", subject="services", sentence=sentence, since=since, count=len(at_work))
+        yield AttentionItem(rule="unserved", subject="services", sentence=sentence, since=since, count=len(at_work))
 
 
 RULES: Final[Sequence[Rule]] = (
@@ -234,9 +234,11 @@ RULES: Final[Sequence[Rule]] = (
 """All rules, the most urgent first."""
 
 
-def _about(operation: Operation, rule: str, sentence: str, count: int) -> Item:
+def _about(operation: Operation, rule: str, sentence: str, count: int) -> AttentionItem:
     since = operation.ended_at or operation.started_at or operation.requested_at
-    return Item(rule=rule, subject=f"operation:{operation.number}", sentence=sentence, since=since, count=count)
+    return AttentionItem(
+        rule=rule, subject=f"operation:{operation.number}", sentence=sentence, since=since, count=count
+    )
 
 
 def _title(text: str) -> str:

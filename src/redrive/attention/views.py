@@ -5,14 +5,14 @@ from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from redrive.attention.figures import Figures
-from redrive.attention.rules import Item
+from redrive.attention.rules import AttentionItem
 
 View: TypeAlias = dict[str, Any]
 
 __all__ = ["figures_view", "item_view"]
 
 
-def item_view(item: Item) -> View:
+def item_view(item: AttentionItem) -> View:
     """Return something that needs a person."""
     return {**asdict(item), "since": item.since and item.since.isoformat()}
 

@@ -61,7 +61,7 @@ def sending(effects: Sequence[Effect]) -> Generator[Sequence[Effect]]:
     if not messages:
         yield effects
         return
-    queues = {effect.queue for effect in effects if type(effect) is Send}
+    queues = {str(effect.queue) for effect in effects if type(effect) is Send}
     queue = next(iter(queues)) if len(queues) == 1 else None
     own = [message.headers for message in messages if tracing.TRACEPARENT in message.headers]
     parent = own[0] if own and len(messages) == 1 and not tracing.is_in_span() else None

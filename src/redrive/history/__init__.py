@@ -10,7 +10,7 @@ from redrive.history.buckets import Retention, TallyRow
 from redrive.history.gauges import Gauge, gauges_of
 from redrive.history.history import History
 from redrive.history.ledger import HistoryLedger
-from redrive.history.operation_samples import OperationSample, Pace, pace_of
+from redrive.history.operation_samples import OperationPace, OperationSample, pace_of
 from redrive.history.rates import Rates
 from redrive.history.series import Point, Series
 from redrive.history.workers import DestinationHealth, WorkerInfo, workers_of
@@ -20,8 +20,8 @@ __all__ = [
     "Gauge",
     "History",
     "HistoryLedger",
+    "OperationPace",
     "OperationSample",
-    "Pace",
     "Point",
     "Rates",
     "Retention",

@@ -40,7 +40,7 @@ class OperationSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class OperationPace:
     """How fast an operation is.
 
     Attributes:
@@ -52,7 +52,7 @@ class Pace:
     left_s: float | None
 
 
-def pace_of(samples: Sequence[OperationSample], remaining: int) -> Pace:
+def pace_of(samples: Sequence[OperationSample], remaining: int) -> OperationPace:
     """Return how fast an operation is, from what it did in the last minute that was sampled.
 
     Args:
@@ -60,9 +60,9 @@ def pace_of(samples: Sequence[OperationSample], remaining: int) -> Pace:
         remaining: how many messages are not sent yet.
     """
     if len(samples) < 2:
-        return Pace(per_second=0.0, left_s=None)
+        return OperationPace(per_second=0.0, left_s=None)
     last = samples[-1]
     recent = [each for each in samples[:-1] if (last.at - each.at).total_seconds() <= _LATELY_S] or [samples[-2]]
     seconds = (last.at - recent[0].at).total_seconds()
     per_second = max(0.0, (last.sent - recent[0].sent) / seconds) if seconds > 0 else 0.0
-    return Pace(per_second=per_second, left_s=remaining / per_second if per_second else None)
+    return OperationPace(per_second=per_second, left_s=remaining / per_second if per_second else None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Views read back into the records that they were made of. Pure: no I/O, no clock."""
+"""Views read back into the records that they were made of."""
 
 import base64
 from collections.abc import Sequence

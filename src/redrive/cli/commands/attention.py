@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from redrive import open_attention
-from redrive.attention import Figures, Item, views
+from redrive.attention import AttentionItem, Figures, views
 from redrive.broker import Broker
 from redrive.cli.open import with_broker
 from redrive.cli.options.connection import BrokerConnection, RecoveryConnection
@@ -45,7 +45,7 @@ def attention(
       redrive attention --json
     """
 
-    async def look(broker: Broker) -> tuple[list[Item], Figures]:
+    async def look(broker: Broker) -> tuple[list[AttentionItem], Figures]:
         async with open_attention(broker, connection.store_url) as opened:
             return await opened.items(), await opened.figures()
 

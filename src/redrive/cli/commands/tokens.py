@@ -37,6 +37,8 @@ SeesBodies = Annotated[bool, typer.Option("--see-hidden", help="May see what red
 def list_tokens(context: typer.Context, connection: BrokerConnection) -> None:
     """List, create and revoke the tokens of programs that use the server.
 
+    Without a command it lists them; their secrets are not kept.
+
     Examples:
       redrive tokens
       redrive tokens create ci --role operator --queue orders --expires 90d
@@ -76,6 +78,8 @@ def create(
     connection: BrokerConnection,
 ) -> None:
     """Create a token; it is shown this once, and kept as a hash.
+
+    A program sends it as: Authorization: Bearer TOKEN.
 
     Examples:
       redrive tokens create ci --role operator

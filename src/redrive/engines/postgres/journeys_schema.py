@@ -7,7 +7,7 @@ from redrive.engines.sql.journey.schema import JOURNEYS
 
 # A JSON text with a NUL in it cannot be read in PostgreSQL; then the parent is not known.
 _PARENT = f"""
-    CASE WHEN strpos(m.properties, '"{PARENT}"') > 0 AND strpos(m.properties, '\\u0000') = 0
+    CASE WHEN strpos(m.properties, '"{PARENT}"') > 0 AND strpos(m.properties, chr(92) || 'u0000') = 0
         THEN m.properties::json -> 'headers' ->> '{PARENT}' END"""
 
 _FUNCTIONS = (

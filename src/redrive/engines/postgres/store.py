@@ -36,6 +36,7 @@ from redrive.engines.postgres.exchange import OutgoingRows, numbers_of
 from redrive.engines.postgres.journeys import NOTE_FAILED, NOTE_TROUBLE, columns_of, stored_text
 from redrive.engines.postgres.queues import Queue, check_findable, check_is_queue, queues_of
 from redrive.engines.postgres.topics_schema import BODY
+from redrive.engines.sql.script import plain
 from redrive.errors import LockLost, MessageNotFound, QueueNotFound, SessionLost, SessionRequired
 
 COLUMNS = f"m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter, {BODY} AS body"
@@ -246,7 +247,9 @@ class Store:
         await self._change_headers(effect.lock, effect.headers)
         said = f"{effect.reason}: {effect.description}" if effect.description else effect.reason
         source = rules.source_queue(effect.lock.queue)
-        await self._bury(effect.lock, stored.dead_letter_json(effect.reason, effect.description, source), said[:500])
+        await self._bury(
+            effect.lock, stored.dead_letter_json(effect.reason, effect.description, source), plain(said[:500])
+        )
 
     async def _note(self, lock: Lock, event: str, reason: str | None, delay: float | None = None) -> None:
         """Note what is about to happen to a message, in its journey."""

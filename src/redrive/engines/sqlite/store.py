@@ -36,6 +36,7 @@ from redrive.engines.journeys import (
     SENT,
     failed_among,
 )
+from redrive.engines.sql.script import plain
 from redrive.engines.sqlite import journeys, rows
 from redrive.engines.sqlite.outgoing_messages import OutgoingMessages
 from redrive.engines.sqlite.queues import QueueRow, Queues
@@ -246,7 +247,7 @@ class Store:
             self._count(queue.name, tallies.DEAD, len(sequences))
         if queue.notes:
             said = f"{reason}: {description}" if description else reason
-            journeys.note(self.connection, queue, sequences, DEAD_LETTERED, self._last_now, reason=said[:500])
+            journeys.note(self.connection, queue, sequences, DEAD_LETTERED, self._last_now, reason=plain(said[:500]))
         why = stored.dead_letter_json(reason, description, rules.source_queue(queue.name))
         self.connection.executemany(
             "UPDATE redrive_messages SET queue = ?, state = 0, due = NULL, token = NULL, delivery_count = 0,"

@@ -167,7 +167,12 @@ class Endpoints:
                 function,
                 methods=["POST"],
                 response_model=model,
-                openapi_extra={_EXTRA: wanted.name, "x-redrive-role": wanted.role.value, "x-redrive-public": True},
+                openapi_extra={
+                    _EXTRA: wanted.name,
+                    "x-redrive-role": wanted.role.value,
+                    "x-redrive-reach": wanted.reach.value,
+                    "x-redrive-public": True,
+                },
                 responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}},
                 operation_id=function.__name__.replace("_", "-"),
             )

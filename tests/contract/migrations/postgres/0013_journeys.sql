@@ -23,7 +23,7 @@ RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET enable_sort = off SET
 BEGIN
     INSERT INTO @.journey_entries (message_id, parent, at, since, until, layer, event, place, attempt, reason)
     SELECT m.id, 
-    CASE WHEN strpos(m.properties, '"redrive-parent"') > 0 AND strpos(m.properties, '\u0000') = 0
+    CASE WHEN strpos(m.properties, '"redrive-parent"') > 0 AND strpos(m.properties, chr(92) || 'u0000') = 0
         THEN m.properties::json -> 'headers' ->> 'redrive-parent' END, CASE WHEN p_event = 'lock-expired' THEN least(m.due, p_now) ELSE p_now END,
         CASE WHEN m.state IN (2, 4) THEN m.due - q.lock_duration END, p_until, 'redeliver', p_event, q.name,
         m.delivery_count, coalesce(p_reason, CASE WHEN m.expires <= p_now THEN q.expired ELSE q.over_delivered END)
@@ -38,7 +38,7 @@ LANGUAGE plpgsql SET enable_seqscan = off SET enable_sort = off SET enable_hashj
 BEGIN
     INSERT INTO @.journey_entries (message_id, parent, at, since, until, layer, event, place, attempt, reason)
     SELECT m.id, 
-    CASE WHEN strpos(m.properties, '"redrive-parent"') > 0 AND strpos(m.properties, '\u0000') = 0
+    CASE WHEN strpos(m.properties, '"redrive-parent"') > 0 AND strpos(m.properties, chr(92) || 'u0000') = 0
         THEN m.properties::json -> 'headers' ->> 'redrive-parent' END, CASE WHEN p_event = 'sent' THEN m.enqueued_at ELSE p_now END,
         CASE WHEN m.state IN (2, 4) THEN m.due - q.lock_duration END, CASE WHEN m.state = 1 THEN m.due END,
         'redeliver', p_event, q.name, m.delivery_count, ''

@@ -20,7 +20,7 @@ def is_due() -> Script[bool]:
 def has_operations() -> Script[bool]:
     """Say whether there are operations under way, or that ended in the last hour."""
     since = (yield from now()) - LONG_AGO_S
-    return bool((yield Sql("SELECT 1 FROM @.operations WHERE state NOT IN (6, 7) OR ended_at > ? LIMIT 1", [since])))
+    return bool((yield Sql("SELECT 1 FROM @.operations WHERE ended_at IS NULL OR ended_at > ? LIMIT 1", [since])))
 
 
 def has_routes() -> Script[bool]:

@@ -18,7 +18,7 @@ def changed() -> Script[dict[int, str]]:
     """Return what has become of the messages of operations, by their numbers, if that is not what is known."""
     time = yield from now()
     rows = yield Sql(
-        "SELECT number FROM @.operations WHERE state NOT IN (6, 7) OR ended_at > ? ORDER BY number DESC LIMIT ?",
+        "SELECT number FROM @.operations WHERE ended_at IS NULL OR ended_at > ? ORDER BY number DESC LIMIT ?",
         [time - _AFTER_END_S, _AT_ONCE],
     )
     found: dict[int, str] = {}
