@@ -132,7 +132,7 @@ async def arrive(world, item):
         sources = [Source(task.id, each) for each in items]
         maker = TaskMaker(plan=world.plan, version=pipeline.version, now=world.clock.time())
         child = maker.for_slot(environment.new_id(), world.plan.destinations["one"], items_of(sources), sources)
-        done = ledger.finish_process(TaskToken(task.id), [child], NewAction(name="process"))
+        done = ledger.finish_process(TaskToken(task.id), world.plan.name, [child], NewAction(name="process"))
         await world.broker.apply(inside=done)
     world.submissions[item] = body
     world.accepted[item] = task.id
