@@ -7,10 +7,9 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
-from redrive import connect, open_pipelines, open_recovery, open_routes
+from redrive import connect, open_recovery
 from redrive.access import Principal, Role
-from redrive.server import Desk, ServerSettings, create_app
-from redrive.wiring import open_access
+from redrive.server import ServerSettings, create_app, open_desk
 from tests.migrated import use_copies
 
 
@@ -32,10 +31,7 @@ def new_files_have_their_tables(monkeypatch):
 async def desk(url):
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(connect(url))
-        recovery = await stack.enter_async_context(open_recovery(broker))
-        routes = await stack.enter_async_context(open_routes(broker))
-        pipelines = await stack.enter_async_context(open_pipelines(broker))
-        yield Desk(broker=broker, recovery=recovery, routes=routes, pipelines=pipelines, access=open_access(broker))
+        yield await stack.enter_async_context(open_desk(broker, open_recovery(broker)))
 
 
 class Someone:

@@ -5,9 +5,8 @@ import asyncio
 import threading
 from contextlib import AsyncExitStack, contextmanager
 
-from redrive import connect, open_pipelines, open_recovery, open_routes
-from redrive.server import Desk, ServerSettings, create_app
-from redrive.wiring import open_access
+from redrive import connect, open_recovery
+from redrive.server import ServerSettings, create_app, open_desk
 from tests.patience import PATIENCE_S
 
 
@@ -25,11 +24,7 @@ def running_desk(url):
 
     async def begin():
         broker = await stack.enter_async_context(connect(url))
-        recovery = await stack.enter_async_context(open_recovery(broker))
-        routes = await stack.enter_async_context(open_routes(broker))
-        pipelines = await stack.enter_async_context(open_pipelines(broker))
-        access = open_access(broker)
-        return Desk(broker=broker, recovery=recovery, routes=routes, pipelines=pipelines, access=access)
+        return await stack.enter_async_context(open_desk(broker, open_recovery(broker)))
 
     try:
         yield run(begin()), run

@@ -5,18 +5,23 @@ The API and the console ask the desk, never a facade. It sees whether the princi
 audit trail what was changed and what was refused. So there is one place in which a role is checked.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from redrive.access import ACTIONS, Access, Action, Principal, Redaction, RedactionRules, Role, Trail, check
+from redrive.attention import Attention
 from redrive.broker import Broker
 from redrive.clock import utc
 from redrive.errors import Forbidden, MessageError, UsageError
+from redrive.history import History
+from redrive.journey import Journeys
 from redrive.pipeline import Pipelines
 from redrive.printable import one_line
 from redrive.recovery import AuditEntry, Recovery
 from redrive.routes import Routes
+from redrive.wiring import open_access, open_history, open_journeys, open_pipelines, open_routes
 
 T = TypeVar("T")
 
@@ -25,13 +30,16 @@ _LONGEST: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """The open facades of this process, and who may ask what of them.
+    """The open facades of this process, and who may ask what of them. Made by ``open_desk``.
 
     Attributes:
         broker: queues, topics and messages.
         recovery: failures and operations; also the audit trail.
         routes: the stored routes.
         pipelines: all pipelines.
+        history: what happened, minute by minute.
+        journeys: finds out what happened to a message.
+        attention: says what needs a person; it looks at the other facades.
         access: tokens, users and sessions.
         redaction: hides what is not to be shown of messages.
     """
@@ -40,6 +48,9 @@ class Desk:
     recovery: Recovery
     routes: Routes
     pipelines: Pipelines
+    history: History
+    journeys: Journeys
+    attention: Attention
     access: Access
     redaction: Redaction = field(default_factory=lambda: Redaction(RedactionRules()))
 
@@ -154,3 +165,30 @@ class Desk:
             outcome=one_line(outcome, _LONGEST),
         )
         await self.recovery.ledger.audit(entry)
+
+
+@asynccontextmanager
+async def open_desk(broker: Broker, recovery: Recovery, redaction: Redaction | None = None) -> AsyncGenerator[Desk]:
+    """Open the facades of a broker for as long as a server runs.
+
+    Args:
+        broker: the queues; it must be open, and stays so.
+        recovery: the failures; it is opened.
+        redaction: hides what is not to be shown of messages; None: nothing is.
+    """
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(recovery)
+        routes = await stack.enter_async_context(open_routes(broker))
+        pipelines = await stack.enter_async_context(open_pipelines(broker))
+        history = await stack.enter_async_context(open_history(broker))
+        yield Desk(
+            broker=broker,
+            recovery=recovery,
+            routes=routes,
+            pipelines=pipelines,
+            history=history,
+            journeys=await stack.enter_async_context(open_journeys(broker)),
+            attention=Attention(history, recovery, routes, pipelines),  # which are open
+            access=open_access(broker),
+            redaction=redaction or Redaction(RedactionRules()),
+        )

@@ -33,14 +33,14 @@ from redrive.printable import one_line
 from redrive.recovery import Recovery, ServiceSettings, TransformSettings
 from redrive.routes import Route, RouteRunner, read_routes
 from redrive.server.app import Observed, create_app
-from redrive.server.desk import Desk
+from redrive.server.desk import Desk, open_desk
 from redrive.server.door import Door, GuardedDoor
 from redrive.server.health import Health
 from redrive.server.metrics import observer
 from redrive.server.problems import answer, problem
 from redrive.server.settings import ServerSettings
 from redrive.telemetry import Event
-from redrive.wiring import connect, open_access, open_pipeline, open_pipelines, open_recovery, open_routes
+from redrive.wiring import connect, open_pipeline, open_recovery
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -168,14 +168,7 @@ class ServerProcess:
             settings=ServiceSettings(transforms=TransformSettings(allow=settings.allow)),
             on_event=self._on_event,
         )
-        return Desk(
-            broker=broker,
-            recovery=await stack.enter_async_context(recovery),
-            routes=await stack.enter_async_context(open_routes(broker)),
-            pipelines=await stack.enter_async_context(open_pipelines(broker)),
-            access=open_access(broker),
-            redaction=Redaction(settings.hide),
-        )
+        return await stack.enter_async_context(open_desk(broker, recovery, Redaction(settings.hide)))
 
     # --- the parts
 

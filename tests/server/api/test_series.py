@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The history over HTTP."""
 
-from redrive import open_history
 from redrive.access import Role
 
 
@@ -9,8 +8,7 @@ async def test_what_happened_is_a_list_of_numbers_for_each_queue(client, desk, a
     for queue in ("orders", "billing"):
         await desk.broker.declare(queue)
         await desk.broker.send_many(queue, ["1", "2"])
-    async with open_history(desk.broker) as history:
-        await history.flush()
+    await desk.history.flush()
     found = (await client.get("/series", params={"metric": "sent", "span": 3600})).json()
     assert {each["name"]: sum(filter(None, each["values"])) for each in found}["orders"] == 2
     (one,) = (await client.get("/series", params={"name": "billing"})).json()

@@ -6,9 +6,8 @@ from typing import Annotated
 from fastapi import Path
 from pydantic import Field
 
-from redrive import open_journeys
 from redrive.broker.views import View
-from redrive.journey import Journey, views
+from redrive.journey import views
 from redrive.server.api.endpoint import Caller, Endpoints
 from redrive.server.api.models import Instant, ViewModel
 
@@ -82,9 +81,4 @@ api = Endpoints("journeys")
 @api.get("/journeys/{id}", "journeys.read", JourneyModel)
 async def get_journey(caller: Caller, id: MessageId) -> View:  # noqa: A002 - it is called that everywhere
     """Show what happened to a message, with its parents and children. Not for a caller limited to queues."""
-
-    async def find() -> Journey:
-        async with open_journeys(caller.desk.broker) as journeys:
-            return await journeys.find(id)
-
-    return views.journey(await caller.look(find))
+    return views.journey(await caller.look(lambda: caller.desk.journeys.find(id)))

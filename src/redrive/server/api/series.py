@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from fastapi import Query
 from pydantic import Field
 
-from redrive import open_history
 from redrive.broker import QueueInfo, is_own_queue
 from redrive.broker.views import View
 from redrive.history import Series, WorkerInfo, metrics, views
@@ -65,8 +64,7 @@ async def list_series(
     """Return what happened over time, of each thing to which it happened. Limited callers see their own."""
 
     async def find() -> dict[str, Series]:
-        async with open_history(caller.desk.broker) as history:
-            return await history.series_by_name(metric, topic=topic, names=name, span=span, step=step)
+        return await caller.desk.history.series_by_name(metric, topic=topic, names=name, span=span, step=step)
 
     is_of_queues = topic == "queue"
     found = await caller.look(find, queues=(name or None) if is_of_queues else None, narrowed=is_of_queues)
@@ -80,8 +78,7 @@ async def list_workers(caller: Caller) -> View:
     """List the workers that are running, and queues that none reads. Limited callers see their own."""
 
     async def find() -> tuple[list[WorkerInfo], list[QueueInfo]]:
-        async with open_history(caller.desk.broker) as history:
-            return await history.workers(), await history.unread()
+        return await caller.desk.history.workers(), await caller.desk.history.unread()
 
     workers, unread = await caller.look(find, narrowed=True)
     has = caller.principal.has
