@@ -13,6 +13,7 @@ from redrive.access.redaction import HIDDEN
 from redrive.broker import Message
 from redrive.broker.views import message_view
 from redrive.errors import InvalidSetting
+from redrive.testing import ManualClock
 
 
 def redaction(**rules):
@@ -52,6 +53,38 @@ def test_a_pattern_hides_in_bodies_headers_and_other_texts():
     assert hides.view(view)["attempts"][0]["details"]["exception_message"] == f"no {HIDDEN}"
 
 
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){12}$"])
+def test_a_pattern_that_would_keep_python_busy_for_years_does_not(pattern):
+    body = b"a" * 50_000 + b"!"
+    assert HIDDEN not in redaction(patterns=[pattern]).body(body + b"\n").decode()
+
+
+class Hurry(ManualClock):
+    """A clock on which every look takes a second."""
+
+    def monotonic(self):
+        self.advance(1.0)
+        return super().monotonic()
+
+
+def test_what_would_take_too_long_to_search_is_hidden_as_a_whole():
+    hides = Redaction(RedactionRules(patterns=["a.*b|a"]), Hurry())
+    assert hides.text("x" + "a" * 1_000) == HIDDEN
+    view = {"texts": ["none"] * 5, "body": "none"}
+    assert hides.view(view) == {"texts": ["none", *[HIDDEN] * 4], "body": HIDDEN}
+
+
+def test_half_a_surrogate_pair_is_searched_and_kept():
+    assert redaction(patterns=["key"]).text("\ud800 key") == f"\ud800 {HIDDEN}"
+
+
+async def test_other_tasks_go_on_while_patterns_are_searched():
+    hides = redaction(patterns=[r"\d+"], pointers=["/a"])
+    assert await hides.shown({"text": "7"}) == {"text": HIDDEN}
+    assert await hides.shown_body(b'{"a": 1, "b": "7"}') == f'{{"a": "{HIDDEN}", "b": "{HIDDEN}"}}'.encode()
+    assert await redaction(pointers=["/a"]).shown_body(b"7") == b"7"
+
+
 def test_a_body_that_is_no_text_is_searched_too():
     view = message_view(Message(b"\xff key=abc123 \xfe"))
     shown = redaction(patterns=["key=[a-z0-9]+"]).view(view)
@@ -81,7 +114,16 @@ def test_rules_of_two_places_are_added():
 
 
 @pytest.mark.parametrize(
-    "rules", [{"patterns": ["("]}, {"pointers": ["card"]}, {"headers": "authorization"}, {"headers": [""]}]
+    "rules",
+    [
+        {"patterns": ["("]},
+        {"patterns": ["(?=a)"]},
+        {"patterns": ["(?:a{1000}){100}"]},
+        {"patterns": ["\\pL{9}"]},
+        {"pointers": ["card"]},
+        {"headers": "authorization"},
+        {"headers": [""]},
+    ],
 )
 def test_a_rule_that_cannot_be_used_is_refused(rules):
     with pytest.raises(InvalidSetting):

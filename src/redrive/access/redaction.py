@@ -2,9 +2,14 @@
 """Hiding what people must not see in messages: by the name of a header, a place in a JSON body, or a pattern.
 
 It is done to everything that leaves the process: answers of the API, exports, previews and the command line. What is
-stored stays as it is. Pure: no I/O, no clock.
+stored stays as it is.
+
+Neither a pattern nor a message may keep the process busy. Patterns are those of RE2, whose searches take time in
+proportion to the text. A text may still have a match at every letter, each found by a search to its end, so what is
+shown at once is searched for a limited time, and what is left then is hidden as a whole.
 """
 
+import asyncio
 import base64
 import json
 import re
@@ -14,12 +19,16 @@ from fnmatch import translate
 from typing import Any, Final
 
 from redrive.broker.views import View
-from redrive.errors import InvalidSetting
+from redrive.clock import Clock, system_clock
+from redrive.errors import InvalidExpression, InvalidSetting
+from redrive.pattern import compiled_pattern
 
 HIDDEN: Final = "[hidden]"
 """What stands where something was hidden."""
 
 _LONGEST: Final = 1_000
+_LARGEST_PATTERN: Final = 2_000
+_PATIENCE_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +40,7 @@ class RedactionRules:
             ``authorization``, ``x-*-token``.
         pointers: places in JSON bodies (RFC 6901) whose values are hidden: ``/card/number``; ``*`` is every key, or
             every element of a list: ``/people/*/name``.
-        patterns: regular expressions; what they match is hidden in bodies, headers and the texts of exceptions.
+        patterns: regular expressions of RE2; what they match is hidden in bodies, headers and the texts of exceptions.
     """
 
     headers: tuple[str, ...] = ()
@@ -65,11 +74,32 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
     raise InvalidSetting(name, value, f'must be a list of texts of at most {_LONGEST:,} characters: ["…"]')
 
 
-def _compiled(pattern: str) -> "re.Pattern[str]":
+def _compiled(pattern: str) -> Any:  # noqa: ANN401 - the library has no types
     try:
-        return re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidSetting("patterns", pattern, f"must be a regular expression: {error}") from None
+        found = compiled_pattern(pattern, "server")
+    except InvalidExpression as error:
+        raise InvalidSetting("patterns", pattern, f"must be a regular expression: {error.problem}") from None
+    if found.programsize > _LARGEST_PATTERN:
+        problem = f"is too large: it has {found.programsize:,} steps, and {_LARGEST_PATTERN:,} is the most"
+        raise InvalidSetting("patterns", pattern, f"{problem}; repeat less in it")
+    return found
+
+
+class _Patience:
+    """How long may be searched.
+
+    Args:
+        clock: what it goes by.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends = clock.monotonic() + _PATIENCE_S
+
+    @property
+    def is_over(self) -> bool:
+        """Whether that time is over."""
+        return self._clock.monotonic() >= self._ends
 
 
 class Redaction:
@@ -77,13 +107,15 @@ class Redaction:
 
     Args:
         rules: the rules.
+        clock: what limits the time of a search.
 
     Attributes:
         rules: the same.
     """
 
-    def __init__(self, rules: RedactionRules) -> None:
+    def __init__(self, rules: RedactionRules, clock: Clock = system_clock) -> None:
         self.rules = rules
+        self._clock = clock
         self._names = [re.compile(translate(each.lower())) for each in rules.headers]
         self._pointers = [_keys(each) for each in rules.pointers]
         self._patterns = [_compiled(each) for each in rules.patterns]
@@ -93,23 +125,15 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """Return a text without what patterns match."""
-        for pattern in self._patterns:
-            text = pattern.sub(HIDDEN, text)
-        return text
+        return self._text(text, _Patience(self._clock))
 
     def headers(self, headers: Mapping[str, Any]) -> dict[str, Any]:
         """Return headers, with their names and without the values that are hidden."""
-        return {name: HIDDEN if self._is_hidden(name) else self._plain(value) for name, value in headers.items()}
+        return self._headers(headers, _Patience(self._clock))
 
     def body(self, body: bytes) -> bytes:
         """Return a body without what is hidden; one without anything to hide is returned as it is, byte for byte."""
-        if self._pointers and (shown := self._without_places(body)) is not None:
-            body = shown
-        if self._patterns:
-            # every byte is a letter of Latin-1, so that a body which is no text is searched, too
-            encoding = "utf-8" if _is_utf8(body) else "latin-1"
-            body = self.text(body.decode(encoding)).encode(encoding)
-        return body
+        return self._body(body, _Patience(self._clock))
 
     def changes(self, lines: Sequence[str]) -> list[str]:
         """Return the lines of a difference between bodies or headers.
@@ -117,40 +141,72 @@ class Redaction:
         A line of a difference does not say which place of a body it is from. So all of them are hidden, but for their
         signs, if there are rules for places or for headers.
         """
-        if self._pointers or self._names:
-            return [f"{line[:1]} {HIDDEN}" if line[:1] in {"+", "-", " "} else line for line in lines]
-        return [self.text(line) for line in lines]
+        return self._changes(lines, _Patience(self._clock))
 
     def view(self, view: Any) -> Any:  # noqa: ANN401 - whatever a view has
         """Return a view without what is hidden: in its bodies, its headers and all its texts."""
-        if not self.rules:
-            return view
-        if isinstance(view, dict):
-            return self._object(view)
-        if isinstance(view, list | tuple):
-            return [self.view(each) for each in view]
-        return self._plain(view)
+        return self._view(view, _Patience(self._clock)) if self.rules else view
 
-    def _object(self, view: View) -> View:
+    async def shown(self, view: Any) -> Any:  # noqa: ANN401 - as view
+        """Return a view as ``view`` does; other tasks go on meanwhile."""
+        return await asyncio.to_thread(self.view, view) if self.rules.patterns else self.view(view)
+
+    async def shown_body(self, body: bytes) -> bytes:
+        """Return a body as ``body`` does; other tasks go on meanwhile."""
+        return await asyncio.to_thread(self.body, body) if self.rules.patterns else self.body(body)
+
+    def _text(self, text: str, patience: _Patience) -> str:
+        data = text.encode(errors="surrogatepass")
+        for pattern in self._patterns:
+            data = _without(pattern, data, patience)
+        return data.decode(errors="surrogatepass")
+
+    def _headers(self, headers: Mapping[str, Any], patience: _Patience) -> dict[str, Any]:
+        return {
+            name: HIDDEN if self._is_hidden(name) else self._plain(value, patience) for name, value in headers.items()
+        }
+
+    def _body(self, body: bytes, patience: _Patience) -> bytes:
+        if self._pointers and (shown := self._without_places(body)) is not None:
+            body = shown
+        if self._patterns:
+            # every byte is a letter of Latin-1, so that a body which is no text is searched, too
+            encoding = "utf-8" if _is_utf8(body) else "latin-1"
+            body = self._text(body.decode(encoding), patience).encode(encoding)
+        return body
+
+    def _changes(self, lines: Sequence[str], patience: _Patience) -> list[str]:
+        if self._pointers or self._names:
+            return [f"{line[:1]} {HIDDEN}" if line[:1] in {"+", "-", " "} else line for line in lines]
+        return [self._text(line, patience) for line in lines]
+
+    def _view(self, view: Any, patience: _Patience) -> Any:  # noqa: ANN401 - as view
+        if isinstance(view, dict):
+            return self._object(view, patience)
+        if isinstance(view, list | tuple):
+            return [self._view(each, patience) for each in view]
+        return self._plain(view, patience)
+
+    def _object(self, view: View, patience: _Patience) -> View:
         shown: View = {}
         for name, value in view.items():
             if name == "headers" and isinstance(value, dict):
-                shown[name] = self.headers(value)
+                shown[name] = self._headers(value, patience)
             elif name == "body" and isinstance(value, str):
-                shown[name] = self._shown_body(value, view.get("body_encoding"))
+                shown[name] = self._shown_body(value, view.get("body_encoding"), patience)
             elif name == "changes" and isinstance(value, list):
-                shown[name] = self.changes(value)
+                shown[name] = self._changes(value, patience)
             else:
-                shown[name] = self.view(value)
+                shown[name] = self._view(value, patience)
         return shown
 
-    def _shown_body(self, text: str, encoding: object) -> str:
+    def _shown_body(self, text: str, encoding: object, patience: _Patience) -> str:
         if encoding == "base64":
-            return base64.b64encode(self.body(base64.b64decode(text))).decode()
-        return self.body(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
+            return base64.b64encode(self._body(base64.b64decode(text), patience)).decode()
+        return self._body(text.encode(errors="surrogatepass"), patience).decode(errors="surrogatepass")
 
-    def _plain(self, value: Any) -> Any:  # noqa: ANN401 - a text, or something without letters
-        return self.text(value) if isinstance(value, str) else value
+    def _plain(self, value: Any, patience: _Patience) -> Any:  # noqa: ANN401 - a text, or something without letters
+        return self._text(value, patience) if isinstance(value, str) else value
 
     def _is_hidden(self, name: str) -> bool:
         return any(each.match(name.lower()) for each in self._names)
@@ -164,6 +220,18 @@ class Redaction:
         if not sum([_hide(value, keys) for keys in self._pointers]):
             return None
         return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
+
+
+def _without(pattern: Any, data: bytes, patience: _Patience) -> bytes:  # noqa: ANN401 - a pattern of RE2
+    """Return a text without what a pattern matches; nothing of it, if searching takes too long."""
+    kept: list[bytes] = []
+    end = 0
+    for found in pattern.finditer(data):
+        kept += [data[end : found.start()], HIDDEN.encode()]
+        end = found.end()
+        if patience.is_over:
+            return HIDDEN.encode()
+    return HIDDEN.encode() if patience.is_over else b"".join([*kept, data[end:]])
 
 
 def _is_utf8(body: bytes) -> bool:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.errors import InvalidExpression, InvalidPayload, InvalidSetting, MissingExtra
-from redrive.routes.filters.regex import RegexFilter, compiled_pattern
+from redrive.pattern import compiled_pattern
+from redrive.routes.filters.regex import RegexFilter
 from tests.routes.filters.events import event, leg
 
 

@@ -7,11 +7,11 @@ whatever the pattern is. There is no look-around, and there are no back referenc
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from redrive.broker import Message
-from redrive.errors import InvalidExpression, InvalidSetting, MissingExtra
+from redrive.errors import InvalidSetting
+from redrive.pattern import compiled_pattern
 from redrive.routes.event_values import PathSetting, plain_bytes, value_at
 from redrive.routes.parts import EventFilter, FlagSetting, LegFacts, TextSetting, setting
 
@@ -61,31 +61,3 @@ class RegexFilter(EventFilter):
 def _with_groups(message: Message, found: Any) -> Message:  # noqa: ANN401 - a match of RE2
     groups = {name: text.decode(errors="replace") for name, text in found.groupdict().items() if text is not None}
     return replace(message, headers={**message.headers, **groups})
-
-
-@lru_cache(maxsize=1_000)
-def compiled_pattern(text: str) -> Any:  # noqa: ANN401 - the library has no types
-    """Return a pattern of RE2; it is compiled once.
-
-    Raises:
-        InvalidExpression: it cannot be read.
-        MissingExtra: the extra ``routes`` is not installed.
-    """
-    try:
-        import re2  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MissingExtra("a pattern", "routes") from error
-    options = re2.Options()
-    options.log_errors = False  # it would write to standard error
-    try:
-        return re2.compile(text, options)
-    except re2.error as error:
-        raise InvalidExpression(text, f"as a pattern of RE2: {_problem(error)}") from None
-
-
-def _problem(error: Exception) -> str:
-    said = error.args[0] if error.args else ""
-    problem = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-    if problem.startswith("invalid perl operator"):
-        return f"{problem}; RE2 has no look-around"
-    return f"{problem}; RE2 has no back references" if problem.startswith("invalid escape") else problem

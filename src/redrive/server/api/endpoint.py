@@ -216,6 +216,6 @@ def _checked(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable
         answer = await function(caller=caller, **given)
         if not caller.has_asked:
             raise AssertionError(f"the endpoint {function.__name__} has answered without asking the desk")
-        return caller.redaction.view(answer) if isinstance(answer, dict | list) else answer
+        return await caller.redaction.shown(answer) if isinstance(answer, dict | list) else answer
 
     return endpoint

@@ -20,7 +20,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 async def ndjson_lines(recovery: Recovery, chosen: Filter, redaction: Redaction) -> AsyncIterator[str]:
     """Return a line for each failed message, with everything about it but what is hidden."""
     async for each in recovery.export(chosen):
-        yield json.dumps(redaction.view(views.detail_view(each)), ensure_ascii=False) + "\n"
+        yield json.dumps(await redaction.shown(views.detail_view(each)), ensure_ascii=False) + "\n"
 
 
 async def csv_lines(recovery: Recovery, chosen: Filter, redaction: Redaction) -> AsyncIterator[str]:
@@ -29,7 +29,8 @@ async def csv_lines(recovery: Recovery, chosen: Filter, redaction: Redaction) ->
     after = 0
     while page := await recovery.failed(chosen, after=after, limit=_PAGE):
         after = page[-1].number
-        yield "".join(csv_line(list(redaction.view(views.record_view(each)).values())) for each in page)
+        shown = await redaction.shown(views.records_view(page))
+        yield "".join(csv_line(list(each.values())) for each in shown)
 
 
 def csv_line(cells: list[object]) -> str:

@@ -109,7 +109,8 @@ async def get_failure_body(caller: Caller, id: FailureId) -> Response:  # noqa: 
     """Download the body of a failed message, byte for byte but for what is hidden."""
     found = await _found(caller, id)
     headers = {"content-disposition": f'attachment; filename="{found.summary.id}"', "cache-control": "no-store"}
-    return Response(caller.redaction.body(found.message.body), media_type="application/octet-stream", headers=headers)
+    shown = await caller.redaction.shown_body(found.message.body)
+    return Response(shown, media_type="application/octet-stream", headers=headers)
 
 
 async def _found(caller: Caller, id: str) -> FailedDetail:  # noqa: A002 - as above

@@ -282,7 +282,7 @@ async def tap_route(
 
     async def lines() -> AsyncIterator[str]:
         async for seen in caller.desk.routes.tap(info.route.name, info.route.application, seconds=seconds):
-            yield f"data: {json.dumps(caller.redaction.view(seen), ensure_ascii=False)}\n\n"
+            yield f"data: {json.dumps(await caller.redaction.shown(seen), ensure_ascii=False)}\n\n"
 
     return StreamingResponse(lines(), media_type="text/event-stream", headers={"cache-control": "no-store"})
 
