@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from redrive.broker import Broker
 from redrive.errors import InvalidSetting, RedriveError
 from redrive.recovery import BlockingRecovery, Recovery
+from redrive.routes.route_file import route_of
 from redrive.testing import ManualClock
-from redrive.wiring import connect, connect_blocking, open_recovery
+from redrive.wiring import connect, connect_blocking, open_recovery, open_routes
 
 
 @pytest.mark.parametrize(
@@ -167,6 +168,22 @@ async def test_queues_in_memory_end_with_the_broker():
         async with connect("sqlite:///:memory:") as broker:
             assert await broker.queues() == []
             await broker.declare("orders")
+
+
+async def test_recovery_knows_the_queues_of_routes():
+    async with (
+        connect("sqlite:///:memory:") as broker,
+        open_routes(broker) as routes,
+        open_recovery(broker) as recovery,
+    ):
+        await broker.declare("orders")
+        parts = {"source": {"kind": "queue", "queue": "orders"}, "sender": {"kind": "queue", "queue": "billing"}}
+        await broker.declare("billing")
+        await routes.add(route_of({"name": "big", **parts}))
+        (queue,) = (await recovery.settled("route:big")).queues
+        assert queue.endswith("/big")
+        with pytest.raises(InvalidSetting, match="must be a route that is stored here"):
+            await recovery.count("route:small")
 
 
 async def test_the_clock_decides(tmp_path):

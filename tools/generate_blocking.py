@@ -147,7 +147,7 @@ class BlockingSession:
 
 RECOVERY_HEAD = '''\
 # SPDX-License-Identifier: MIT
-# Written by tools/generate_blocking.py from recovery.py and queries.py. Change those and run: make blocking
+# Written by tools/generate_blocking.py from recovery.py, bookkeeping.py, queries.py. Change those, run: make blocking
 """Recovery for programs without an event loop: scripts, Django, Flask. The same implementation, waited for."""
 
 from collections.abc import Iterator, Sequence
@@ -159,6 +159,8 @@ from redrive.broker import BlockingBroker
 from redrive.errors import UsageError
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
+from redrive.recovery.filter import Filter
+from redrive.recovery.list_order import Order, Place
 from redrive.recovery.operation import Kind, Operation
 from redrive.recovery.queries import Preview
 from redrive.recovery.records import (
@@ -238,7 +240,16 @@ TWINS: dict[Path, tuple[str, tuple[Twin, ...]]] = {
     ),
     SRC / "recovery" / "blocking.py": (
         RECOVERY_HEAD,
-        (Twin(RECOVERY, (("recovery/queries.py", "Reader"), ("recovery/recovery.py", "Recovery"))),),
+        (
+            Twin(
+                RECOVERY,
+                (
+                    ("recovery/queries.py", "Reader"),
+                    ("recovery/recovery.py", "Recovery"),
+                    ("recovery/bookkeeping.py", "Bookkeeper"),
+                ),
+            ),
+        ),
     ),
 }
 

@@ -2,6 +2,7 @@
 """Putting the parts together: a broker, its engine, and the recovery of what has failed."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from redrive import connection_url
@@ -137,8 +138,18 @@ def open_recovery(
         events_queue=events_queue,
         settings=settings,
         on_event=on_event,
+        queues_by_route=partial(_queues_by_route, inner),
     )
     return BlockingRecovery(recovery, broker) if isinstance(broker, BlockingBroker) else recovery
+
+
+async def _queues_by_route(broker: Broker) -> "Mapping[str, Sequence[str]]":
+    """Return the queues of all stored routes, which are where the queues are."""
+    from redrive.routes import queues_by_route
+
+    if (database := find_ability(broker.engine, Database)) is None:
+        return {}
+    return queues_by_route(await route_ledger_in(database, is_shared=True).routes())
 
 
 def open_access(broker: Broker) -> "Access":

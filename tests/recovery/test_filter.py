@@ -25,6 +25,10 @@ FACTS = FailureFacts(
     message_type="order.placed",
     exception_type="shop.errors.NoStock",
     group_ids=("ab12", "cd34"),
+    source="error",
+    host="web-1",
+    reason="MaxDelayedRetries",
+    headers={"tenant": "acme", "a b:c": "x", "tries": 3, "share": 1.5, "is_new": True, "gone": None, "nul": "a\0b"},
     text_parts=("tenant: acme", '{"customer": "Müller"}', "no such customer"),
     memberships={12: "failed-again"},
 )
@@ -43,7 +47,12 @@ def filters(draw):
     operation = draw(st.none() | st.integers(0, 2**63 - 1))
     return Filter(
         status=draw(st.frozensets(st.sampled_from(Status))),
-        queues=draw(st.lists(texts, max_size=3)),
+        queues=draw(st.lists(texts, min_size=1, max_size=3)),
+        routes=draw(st.lists(texts, max_size=2)),
+        sources=draw(st.lists(texts, max_size=2)),
+        reasons=draw(st.lists(names, max_size=2)),
+        hosts=draw(st.lists(names, max_size=2)),
+        headers=draw(st.dictionaries(texts, st.lists(names, min_size=1, max_size=2), max_size=2)),
         groups=draw(st.lists(texts, max_size=3)),
         types=draw(st.lists(names, max_size=3)),
         exceptions=draw(st.lists(names, max_size=3)),
@@ -164,6 +173,10 @@ def test_instants_are_kept_in_utc():
         ({"operation": 2**63}, "operation", "whole number"),
         ({"operation": "12"}, "operation", "whole number"),
         ({"ids": "0123"}, "ids", "32 hexadecimal"),
+        ({"headers": "tenant"}, "headers", "values by the names of headers"),
+        ({"headers": {"tenant": []}, "queues": "a"}, "headers", "a value for each header"),
+        ({"headers": {"tenant": "a\0"}, "queues": "a"}, "headers", "NUL"),
+        ({"headers": {"tenant": "acme"}}, "headers", "narrows the search"),
         ({"outcomes": "skipped"}, "outcomes", "must come with the operation"),
         ({"operation": 1, "outcomes": "lost"}, "outcomes", "pending, forwarded, succeeded, failed-again"),
     ],
@@ -188,6 +201,15 @@ def test_what_cannot_be_is_refused(settings, blamed, allowed):
         ("group:ab12", {"groups": "ab12"}),
         ("type:order.*", {"types": "order.*"}),
         ("exception:ValueError", {"exceptions": "ValueError"}),
+        ("source:error,orders/$dead", {"sources": ["error", "orders/$dead"]}),
+        ("route:invoices", {"routes": "invoices"}),
+        ("host:web-*", {"hosts": "web-*"}),
+        ("reason:Poison", {"reasons": "Poison"}),
+        (
+            'queue:a header.tenant:acme,b HEADER.tenant=c header."a b:c":"x y"',
+            {"queues": "a", "headers": {"tenant": ["acme", "b", "c"], "a b:c": "x y"}},
+        ),
+        ("header.txt", {"text": "header.txt"}),
         ('queue:"a,b",c\'"\'', {"queues": ["a,b", 'c"']}),
         ("failed>2026-11-01", {"failed_from": datetime(2026, 11, 1, tzinfo=UTC)}),
         ("failed>=2026-11-01T10:00+02:00", {"failed_from": datetime(2026, 11, 1, 8, tzinfo=UTC)}),
@@ -232,7 +254,14 @@ def test_a_text_stands_for_a_filter(text, settings):
             0,
             "quue:orders: there is no key 'quue', and text to look for goes in quotes; did you mean 'queue'?",
         ),
-        ("status:any customer=12", 11, "there are status, queue, group, type"),
+        ("status:any customer=12", 11, "there are status, queue, route, source, group, type"),
+        ("header:x", 0, "did you mean 'header.'?"),
+        ("queue:a header.:x", 8, "write header.NAME:VALUE"),
+        ("queue:a header.x<2", 8, "write header.NAME:VALUE"),
+        ("queue:a header.x:", 8, "a value is missing"),
+        ("queue:a header.x:a*b", 8, "a * at its end only"),
+        ("header.x:1", 0, "must come with a term that narrows the search: queue:, type:, exception:"),
+        ("status:any host:web-1 header.x:1", 22, "must come with a term that narrows the search"),
         ("Error:x", 0, "text to look for goes in quotes"),
         ("queue:a queue:b,", 8, "queue:b,: a value is missing"),
         ("queue:", 0, "a value is missing"),
@@ -323,6 +352,29 @@ def test_an_age_means_nothing_before_somebody_says_what_time_it_is():
             unsettled.matches(FACTS)
 
 
+def test_a_route_stands_for_its_queues():
+    queues = {"invoices": ["routes/shop/http/in/invoices", "old"], "direct": []}
+    assert parse("route:invoices").on(queues) == Filter(queues=queues["invoices"])
+    assert parse("route:invoices queue:old,orders").on(queues) == Filter(queues="old")
+    assert parse("route:invoices").on(queues).written == "route:invoices"
+    assert Filter(routes="invoices").on(queues).written == "route:invoices"
+    assert parse("queue:a").on({}) == Filter(queues="a")
+
+
+@pytest.mark.parametrize("text", ["route:direct", "route:invoices queue:orders"])
+def test_a_route_without_a_queue_that_is_meant_matches_nothing(text):
+    nothing = parse(text).on({"invoices": ["old"], "direct": []})
+    assert nothing.ids == ("0" * 32,)
+    assert not nothing.matches(FACTS)
+
+
+def test_a_route_means_nothing_before_its_queues_are_known():
+    with pytest.raises(UsageError, match=r"filter\.on\(queues\)"):
+        parse("route:invoices").matches(FACTS)
+    with pytest.raises(InvalidSetting, match="must be a route that is stored here"):
+        parse("route:invoces").on({"invoices": ["old"]})
+
+
 def test_a_filter_remembers_the_words_it_was_read_from():
     """They are what a request with a key is compared by: the same words are the same request, a moment later too."""
     assert parse("age>2h queue:b").written == "age>2h queue:b"
@@ -377,6 +429,13 @@ def test_json_may_say_what_is_as_usual():
         "type:order.placed",
         "type:order.*",
         "type:*",
+        "source:error,other",
+        "host:web-*",
+        "host:web-1",
+        "reason:MaxDelayedRetries,Poison",
+        "queue:orders header.tenant:acme,other",
+        "queue:orders header.tenant:* header.tries:3 header.share:1.5 header.is_new:true",
+        'queue:orders header."a b:c":x header.nul:a\ufffdb',
         "exception:NoStock",
         "exception:shop.errors.NoStock",
         "exception:shop.*",
@@ -407,6 +466,16 @@ def test_a_message_that_fits_everything_is_meant(text):
         "type:order",
         "type:Order.*",
         "type:placed",
+        "source:erro",
+        "host:web",
+        "host:Web-*",
+        "reason:Max",
+        "queue:orders header.tenant:acm",
+        "queue:orders header.Tenant:acme",
+        "queue:orders header.gone:*",
+        "queue:orders header.none:*",
+        "queue:orders header.is_new:True",
+        "queue:orders header.tenant:acme header.tries:4",
         "exception:Stock",
         "exception:nostock",
         "exception:errors.NoStock",

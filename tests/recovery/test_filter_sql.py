@@ -3,6 +3,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from redrive.broker import Message
 from redrive.engines.sql.recovery.ledger import SqlLedger
 from redrive.engines.sql.script import Many, Sql
-from redrive.recovery import Filter, Outcome, Status
+from redrive.recovery import Filter, Order, Outcome, Place, Status
 from redrive.recovery.arrivals import Arrival
 from redrive.recovery.failure_formats import Failure
 from redrive.recovery.filter import FailureFacts
@@ -32,6 +33,26 @@ patterns = names | names.map(lambda name: f"{name}*")
 bodies = st.sampled_from([b"", b"abc", "É é ß".encode(), b"\0abc", b"\xff\xfeAbC", b"a%b_c", b'{"a": "B"}'])
 queues = st.sampled_from(["a", "A", "b", "a/b", "é"])
 groups = st.sampled_from(["g1", "g2", "g3"])
+header_names = st.sampled_from(["tenant", "Á", 'a "b', "c\\d", "e:f"])
+header_values = st.sampled_from(
+    [0, 7, -1, 2**70, 1.5, 1e17, True, False, None, "7", "true", "null", "", "a\0b\0", "\\u0000"]
+)
+asked_values = words | st.sampled_from(
+    [
+        "7",
+        "-1",
+        "1180591620717411303424",
+        "1.5",
+        "1e+17",
+        "true",
+        "false",
+        "null",
+        "a\ufffdb\ufffd",
+        "\\u0000",
+        "*",
+        "a*",
+    ]
+)
 
 
 @st.composite
@@ -45,12 +66,15 @@ def stored(draw, number):
         "type": draw(names),
         "exception": draw(names | st.just("")),
         "said": draw(words),
-        "headers": draw(st.dictionaries(st.sampled_from(["tenant", "Á"]), words | st.integers(0, 9), max_size=2)),
+        "headers": draw(st.dictionaries(header_names, words | header_values, max_size=2)),
         "body": draw(bodies),
         "at": THEN + timedelta(seconds=draw(st.integers(0, 2))),
         "attempts": draw(st.integers(1, 4)),
         "group": draw(groups),
         "more": draw(st.none() | groups),
+        "source": draw(queues),
+        "host": draw(names | st.just("")),
+        "reason": draw(st.sampled_from(["Poison", "poison", "Poison.X", ""])),
         "parts": draw(st.dictionaries(st.integers(1, 2), st.sampled_from(Outcome), max_size=2)),
     }
 
@@ -72,10 +96,18 @@ def chosen(draw):
         "attempts_max": st.integers(2, 5),
         "ids": st.lists(st.integers(0, 7).map(lambda number: f"{number:032x}"), max_size=3),
         "message_ids": st.lists(st.sampled_from(["m1", "m2", "M1"]), max_size=2),
+        "sources": st.lists(queues, max_size=2),
+        "hosts": st.lists(patterns, max_size=2),
+        "reasons": st.lists(st.sampled_from(["Poison", "Poison*", "*", "x"]), max_size=2),
+        "headers": st.dictionaries(
+            header_names, st.lists(asked_values, min_size=1, max_size=2), min_size=1, max_size=2
+        ),
         "operation": st.integers(1, 3),
     }
     names_of = draw(st.lists(st.sampled_from(sorted(asked)), max_size=3, unique=True))
     given_ = {"status": "any"} | {name: draw(asked[name]) for name in names_of}
+    if "headers" in given_:
+        given_["queues"] = given_.get("queues") or ["a", "A", "b", "a/b", "é"]
     if "operation" in given_:
         given_["outcomes"] = draw(st.lists(st.sampled_from([each.word for each in Outcome]), max_size=4))
     return Filter(**given_)
@@ -99,6 +131,10 @@ def facts_of(each):
         message_type=each["type"],
         exception_type=each["exception"],
         group_ids=[group_id("exception", each["group"]), *more],
+        source=each["source"],
+        host=each["host"],
+        reason=each["reason"],
+        headers=each["headers"],
         text_parts=[*texts, each["body"].decode(errors="surrogateescape")],
         memberships={operation: outcome.word for operation, outcome in each["parts"].items()},
     )
@@ -113,13 +149,15 @@ def arrival_of(each):
         exception_type=each["exception"],
         exception_message=each["said"],
         message_type=each["type"],
+        host=each["host"],
+        reason=each["reason"],
     )
     kinds = [("exception", each["group"]), *([] if each["more"] is None else [("said", each["more"])])]
     return Arrival(
         id=each["id"],
         failure=failure,
         message=Message(each["body"], id=each["message_id"], headers=each["headers"]),
-        source="error",
+        source=each["source"],
         groups=[Group(group_id(kind, title), kind, title) for kind, title in kinds],
     )
 
@@ -167,7 +205,8 @@ async def check(engine, world, filters):
     for each in filters:
         expected = [facts["id"] for facts in world if each.matches(facts_of(facts))]
         assert [found.id for found in await ledger.find(each)] == expected, str(each)
-        assert [found.id for found in await ledger.find(each, newest_first=True)] == expected[::-1]
+        assert [found.id for found in await ledger.find(each, order=Order.NEWEST)] == expected[::-1]
+        await check_last_failed(ledger, each, [facts for facts in world if facts["id"] in expected])
         assert await ledger.count(each) == len(expected)
         for by in ("exception", "queue", "type", "said"):
             counted = sum(group.count for group in await ledger.groups(by, each))
@@ -175,6 +214,15 @@ async def check(engine, world, filters):
                 facts for facts in world if facts["id"] in expected and (by != "said" or facts["more"] is not None)
             ]
             assert counted == len(members)
+
+
+async def check_last_failed(ledger, chosen, members):
+    """Read the list by last failure page by page."""
+    seen, last = [], Place(0)
+    while page := await ledger.find(chosen, after=last, limit=2, order=Order.LAST_FAILED):
+        seen += [each.id for each in page]
+        last = Place.of(str(page[-1].place), Order.LAST_FAILED)
+    assert seen == [each["id"] for each in sorted(members, key=itemgetter("at", "id"), reverse=True)]
 
 
 class Lab:

@@ -82,6 +82,21 @@ async def test_no_statement_reads_a_large_table_from_beginning_to_end(process, s
     assert wrong == {}
 
 
+async def test_the_newest_failures_are_read_in_their_order(process, statements):
+    """Without a sort of all of them."""
+    await process.fail(2)
+    page = await process.recovery.failed(order="last-failed")
+    await process.recovery.failed(order="last-failed", after=page[0].place)
+    asked = [text for text in statements if "ORDER BY f.failed_at DESC" in text]
+    assert len(asked) == 2
+    path = (await process.sql("PRAGMA database_list"))[0][2]
+    with sqlite3.connect(path) as connection:
+        for each in asked:
+            plan = str(connection.execute(f"EXPLAIN QUERY PLAN {each}", [0] * each.count("?")).fetchall())
+            assert "redrive_failures_newest" in plan
+            assert "TEMP B-TREE" not in plan
+
+
 async def test_a_statement_without_an_index_is_noticed(process):
     path = (await process.sql("PRAGMA database_list"))[0][2]
     with sqlite3.connect(path) as connection:

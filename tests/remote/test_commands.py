@@ -27,6 +27,8 @@ def test_a_failed_message_is_found_by_its_number(both, fail):
     _, second, _ = fail()
     assert both("failed", "show", "2")["id"] == second.id
     assert [each["number"] for each in both("failed", "list", "--after", "1", "--limit", "1")] == [2]
+    newest = both("failed", "list", "--order", "last-failed", "source:error")
+    assert [each["number"] for each in newest] == [3, 2, 1]
 
 
 def test_a_dry_run_is_the_same_through_a_server(both, fail):

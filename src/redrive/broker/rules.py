@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The rules that every engine keeps: names of queues, dead letters, expiry, deliveries. Pure: no I/O, no clock."""
 
+import json
 import math
 from collections.abc import Iterable
 from hashlib import sha256
@@ -117,6 +118,13 @@ def longest_wait_s(auto_delete_on_idle: float | None) -> float:
 def digest_of(body: bytes) -> str:
     """Return the digest of a body for tags and confirmations."""
     return sha256(body).hexdigest()
+
+
+def header_text(value: object) -> str | None:
+    """Return the value of a header as a text to compare it with; None if it has none. No store looks for a NUL."""
+    if value is None or isinstance(value, str):
+        return value and value.replace("\0", "\ufffd")
+    return json.dumps(value)
 
 
 def check_deletable(queue: str) -> None:

@@ -21,6 +21,7 @@ from redrive.broker.port import (
     TopicSettings,
     unsealed,
 )
+from redrive.broker.rules import header_text
 from redrive.broker.topics import Rule, SubscriptionInfo, TopicInfo
 from redrive.clock import utc
 from redrive.errors import InvalidMessage, MessageTooLarge, SessionRequired, StorageDamaged
@@ -182,6 +183,12 @@ def _value(properties: str) -> dict[str, Any]:
         raise ValueError("there is something behind the properties")
     found: dict[str, Any] = value
     return found
+
+
+def header_in(properties: str | None, name: str) -> str | None:
+    """Return a header of stored properties as a text to compare it with; None if there is none."""
+    headers = _value(properties).get("headers", {}) if properties else {}
+    return header_text(headers.get(name))
 
 
 def received(

@@ -20,6 +20,7 @@ from redrive.recovery.filter import Filter
 from redrive.recovery.fingerprint import Group, exception_group
 from redrive.recovery.ingest import Classifier
 from redrive.recovery.ledger import Ledger
+from redrive.recovery.list_order import Order, Place
 from redrive.recovery.operation import Holder, Kind, Operation, Plan, Progress
 from redrive.recovery.queries import Preview, Reader
 from redrive.recovery.records import (
@@ -72,8 +73,10 @@ __all__ = [
     "OperationChanged",
     "OperationHalted",
     "OperationState",
+    "Order",
     "Outcome",
     "Part",
+    "Place",
     "Plan",
     "Preview",
     "Progress",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Written by tools/generate_blocking.py from recovery.py and queries.py. Change those and run: make blocking
+# Written by tools/generate_blocking.py from recovery.py, bookkeeping.py, queries.py. Change those, run: make blocking
 """Recovery for programs without an event loop: scripts, Django, Flask. The same implementation, waited for."""
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,8 @@ from redrive.broker import BlockingBroker
 from redrive.errors import UsageError
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
+from redrive.recovery.filter import Filter
+from redrive.recovery.list_order import Order, Place
 from redrive.recovery.operation import Kind, Operation
 from redrive.recovery.queries import Preview
 from redrive.recovery.records import (
@@ -76,17 +78,19 @@ class BlockingRecovery:
         self._portal.run(stop())
 
     def failed(
-        self, chosen: Chosen = "", *, after: int = 0, limit: int = 100, newest_first: bool = False
+        self, chosen: Chosen = "", *, after: Place | int = 0, limit: int = 100, order: Order | str = Order.OLDEST
     ) -> list[FailedMessage]:
-        """Return failed messages in the order in which they were first seen.
+        """Return failed messages in an order.
 
         Args:
             chosen: which.
-            after: the ``number`` of the last one of the page before.
+            after: the ``place`` of the last one of the page before; its ``number`` is enough, unless the order is that
+                of the last failures.
             limit: how many at most.
-            newest_first: the other way round.
+            order: ``oldest``: as they were first seen; ``newest``: the other way round; ``last-failed``: the one whose
+                last failure is the newest comes first.
         """
-        return self._portal.run(self._inner.failed(chosen, after=after, limit=limit, newest_first=newest_first))
+        return self._portal.run(self._inner.failed(chosen, after=after, limit=limit, order=order))
 
     def export(self, chosen: Chosen = "") -> Iterator[FailedDetail]:
         """Return everything about failed messages, one by one."""
@@ -155,6 +159,15 @@ class BlockingRecovery:
     def aside(self, *, after: int = 0, limit: int = 100) -> list[SetAside]:
         """Return messages from error queues that could not be read."""
         return self._portal.run(self._inner.aside(after=after, limit=limit))
+
+    def settled(self, chosen: Chosen) -> Filter:
+        """Return the filter that is meant, with instants in place of ages, and queues in place of routes.
+
+        Raises:
+            InvalidFilter: it cannot be understood.
+            InvalidSetting: there is no such route.
+        """
+        return self._portal.run(self._inner.settled(chosen))
 
     def dry_run(self, chosen: Chosen, kind: Kind = Kind.RECOVER, **how: Unpack[RecoverOptions]) -> DryRun:
         """Say what ``recover``, or another kind of operation, would find, and do nothing."""
@@ -288,6 +301,15 @@ class BlockingRecovery:
         """Note that a person has seen how an operation ended."""
         self._portal.run(self._inner.acknowledge(number, actor=actor))
 
+    def reimport(self, *, queue: str | None = None, actor: str = "") -> tuple[int, int]:
+        """Read again what was set aside; return how many could be read, and how many still cannot.
+
+        Args:
+            queue: the queue they failed in, for those that do not say.
+            actor: who asks for it.
+        """
+        return self._portal.run(self._inner.reimport(queue=queue, actor=actor))
+
     def redirect(self, queue: str, to: str | None, *, actor: str = "") -> None:
         """Send failed messages of a queue to another from now on, or no longer (None).
 
@@ -308,15 +330,6 @@ class BlockingRecovery:
             NoteNotFound: there is none with this number.
         """
         self._portal.run(self._inner.drop_note(number, actor=actor))
-
-    def reimport(self, *, queue: str | None = None, actor: str = "") -> tuple[int, int]:
-        """Read again what was set aside; return how many could be read, and how many still cannot.
-
-        Args:
-            queue: the queue they failed in, for those that do not say.
-            actor: who asks for it.
-        """
-        return self._portal.run(self._inner.reimport(queue=queue, actor=actor))
 
     def sweep(self, keep: duration.Duration, *, actor: str = "") -> int:
         """Delete what was resolved or archived longer ago than that, and operations that ended; return how many."""

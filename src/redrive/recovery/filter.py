@@ -5,6 +5,7 @@ As a text it has terms with spaces between them. A message must fit every term, 
 
     status:unresolved,archived queue:orders,billing type:order.* exception:ValueError group:ab12
     failed>2026-11-01 failed<2026-11-02T10:00Z age<2h age>30d attempts>=3 attempts<10 attempts:3
+    source:error route:invoices host:web-* reason:Poison header.tenant:acme
     id:0123456789abcdef0123456789abcdef message:order-17 operation:12 outcome:skipped,failed "no such customer"
 
 A word that is not a term is text to search for; quotes work as in a shell. Dates without a zone are in UTC. ``age<2h``
@@ -12,37 +13,25 @@ means in the last two hours, ``age>2h`` before them, counted from the moment at 
 ``status:`` a filter matches unresolved messages only.
 """
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from difflib import get_close_matches
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
-from redrive.errors import InvalidFilter, InvalidSetting, UsageError
-from redrive.recovery.filter_values import (
-    Check,
-    check_age,
-    check_instant,
-    check_number,
-    check_status,
-    check_text,
-    read_instant,
-    texts,
-    words,
-)
+from redrive.broker import HeaderValue
+from redrive.broker.rules import header_text
+from redrive.errors import InvalidSetting, UsageError
+from redrive.recovery.filter_terms import CHECKS, DATES, SAME, TermReader, instead, text_of
+from redrive.recovery.filter_values import NO_MESSAGE, check_instant, read_instant
 from redrive.recovery.fingerprint import ADDED
-from redrive.recovery.states import Outcome, Status
+from redrive.recovery.states import Status
 
-_DATES = ("failed_from", "failed_until")
-
-_QUOTED = re.compile(r""""((?:[^"\\]|\\.)*)"|'([^']*)'""", re.DOTALL)
-_TERM = re.compile(rf"(?:{_QUOTED.pattern}|[^\s\"'])+", re.DOTALL)
-_VALUE = re.compile(rf"(?:{_QUOTED.pattern}|[^,\"'])+", re.DOTALL)
-_ESCAPED, _SPECIAL, _ESCAPE = re.compile(r'\\(["\\])'), re.compile(r'(["\\])'), r"\\\1"
-_KEY = re.compile(r"([A-Za-z][\w-]*)([<>]=|[:=<>])")
-_SIMPLE = re.compile(r"[\w.:*/+$-]+")
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+_NARROW = (
+    *("queues", "routes", "groups", "types", "exceptions", "failed_from", "age_max"),
+    *("ids", "message_ids", "operation"),
+)
+"""The settings for which there is an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +69,10 @@ class FailureFacts:
         message_type: what its type is called.
         exception_type: what its last exception is called.
         group_ids: the groups it is in, of all classifiers.
+        source: the queue it was found in.
+        host: the machine it failed on.
+        reason: why it was given up, in a word for programs.
+        headers: the message's own.
         text_parts: what is searched for text, each by itself: headers, body, exception message.
         memberships: what became of it in each operation, in words.
     """
@@ -93,6 +86,10 @@ class FailureFacts:
     message_type: str | None = None
     exception_type: str | None = None
     group_ids: Collection[str] = ()
+    source: str = ""
+    host: str = ""
+    reason: str = ""
+    headers: Mapping[str, HeaderValue] = field(default_factory=dict[str, HeaderValue])
     text_parts: Iterable[str] = ()
     memberships: Mapping[int, str] = field(default_factory=dict[int, str])
 
@@ -107,10 +104,16 @@ class Filter:
     Attributes:
         status: where they stand, as ``Status`` or in words; none, or ``"any"``: anywhere.
         queues: where they failed, any of these.
+        routes: the routes on which they failed, any of these, by their names.
+        sources: the queues that they were found in, any of these.
         groups: ids of groups, any of these.
         types: types of messages, any of these; ``order.*`` is every type that begins with ``order.``.
         exceptions: types of exceptions, any of these; ``ValueError`` is ``shop.ValueError`` too, ``shop.*`` is every
             one that begins with ``shop.``.
+        reasons: why they were given up, in a word for programs, any of these; a ``*`` at the end as in ``types``.
+        hosts: the machines they failed on, any of these; a ``*`` at the end as in ``types``.
+        headers: headers of the messages by name, and for each its value, any of these; a ``*`` at the end as in
+            ``types``. They are in no index, so another setting that is in one must come with them.
         text: what their headers, body or exception message have in them; the case of ASCII letters does not matter.
         failed_from: they failed for the last time then or later.
         failed_until: they failed for the last time before then.
@@ -127,9 +130,14 @@ class Filter:
 
     status: frozenset[Status] = frozenset({Status.UNRESOLVED})
     queues: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     exceptions: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    headers: tuple[tuple[str, tuple[str, ...]], ...] = ()
     text: str | None = None
     failed_from: datetime | None = None
     failed_until: datetime | None = None
@@ -144,11 +152,11 @@ class Filter:
     written: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name, check in _CHECKS.items():
+        for name, check in CHECKS.items():
             object.__setattr__(self, name, check(name, getattr(self, name)))
         if self.failed_from and self.failed_until and self.failed_from >= self.failed_until:
             raise InvalidSetting("failed_until", str(self.failed_until), f"must be after {self.failed_from}")
-        for age, instant in _SAME.items():
+        for age, instant in SAME.items():
             if getattr(self, age) is not None and getattr(self, instant) is not None:
                 raise InvalidSetting(age, getattr(self, age), f"{instant} states it already")
         if self.age_min is not None and self.age_max is not None and self.age_max <= self.age_min:
@@ -158,6 +166,9 @@ class Filter:
             raise InvalidSetting("attempts_max", self.attempts_max, f"must be {self.attempts_min} or more")
         if self.outcomes and self.operation is None:
             raise InvalidSetting("outcomes", self.outcomes, "must come with the operation in which they were reached")
+        if self.headers and not any(getattr(self, name) for name in _NARROW):
+            allowed = "must come with a term that narrows the search: queue:, type:, exception:, group: or age<1d"
+            raise InvalidSetting("headers", [name for name, _ in self.headers], allowed)
 
     @classmethod
     def parse(cls, text: str, *, now: datetime) -> "Filter":
@@ -171,7 +182,12 @@ class Filter:
             InvalidFilter: it cannot be understood; the error says where and why.
         """
         check_instant("now", now)
-        return _Reader(text).read().at(now, written=text)
+        reader = TermReader(text)
+        given = reader.read()
+        try:
+            return cls(**given).at(now, written=text)
+        except InvalidSetting as error:  # each value is valid by itself, but two of them contradict each other
+            reader.blame(error)
 
     def at(self, now: datetime, *, written: str | None = None) -> "Filter":
         """Return the filter with instants in place of ages, so that it means the same at a later time.
@@ -180,23 +196,45 @@ class Filter:
             now: what ages are counted from.
             written: the text it was read from; None: what ``str`` says.
         """
-        ages = {age: getattr(self, age) for age in _SAME if getattr(self, age) is not None}
+        ages = {age: getattr(self, age) for age in SAME if getattr(self, age) is not None}
         if not ages and written is None:
             return self
         changes: dict[str, Any] = dict.fromkeys(ages)
-        changes |= {_SAME[age]: now - timedelta(seconds=many) for age, many in ages.items()}
+        changes |= {SAME[age]: now - timedelta(seconds=many) for age, many in ages.items()}
         settled = replace(self, **changes)
         object.__setattr__(settled, "written", str(self) if written is None else written)
         return settled
 
+    def on(self, queues_by_route: Mapping[str, Sequence[str]]) -> "Filter":
+        """Return the filter with queues in place of routes, so that it means the same when these have changed.
+
+        Args:
+            queues_by_route: the queues of every route there is, by its name.
+
+        Raises:
+            InvalidSetting: there is no such route.
+        """
+        if not self.routes:
+            return self
+        for name in self.routes:
+            if name not in queues_by_route:
+                raise InvalidSetting(
+                    "route", name, "must be a route that is stored here; redrive routes list shows them"
+                )
+        theirs = {queue for name in self.routes for queue in queues_by_route[name]}
+        queues = tuple(theirs.intersection(self.queues) if self.queues else theirs)
+        settled = replace(self, routes=(), queues=queues, ids=self.ids if queues else (NO_MESSAGE,))
+        object.__setattr__(settled, "written", self.written or str(self))
+        return settled
+
     def __str__(self) -> str:
-        stated = self.to_json()
-        return " ".join(term + _value_text(name, stated[name]) for term, (name, _) in _TERMS.items() if name in stated)
+        return text_of(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings that differ from their defaults, as JSON values."""
         values = ((each, getattr(self, each.name)) for each in fields(self) if each.init)
-        return {each.name: _plain(value) for each, value in values if value != each.default}
+        stated = {each.name: _plain(value) for each, value in values if value != each.default}
+        return stated if not self.headers else {**stated, "headers": {name: list(each) for name, each in self.headers}}
 
     @classmethod
     def from_json(cls, value: object) -> "Filter":
@@ -204,14 +242,16 @@ class Filter:
         if not isinstance(value, dict):
             raise InvalidSetting("filter", value, "must be an object")
         for name in value:
-            if name not in _CHECKS:
-                raise InvalidSetting("filter", name, f"is no key of a filter; {_instead(str(name), tuple(_CHECKS))}")
-        return cls(**{name: read_instant(name, each) if name in _DATES else each for name, each in value.items()})
+            if name not in CHECKS:
+                raise InvalidSetting("filter", name, f"is no key of a filter; {instead(str(name), tuple(CHECKS))}")
+        return cls(**{name: read_instant(name, each) if name in DATES else each for name, each in value.items()})
 
     def check_settled(self) -> None:
-        """Refuse ages: without an instant to count from, they mean nothing."""
+        """Refuse ages and routes: without an instant to count from, and their queues, they mean nothing."""
         if self.age_min is not None or self.age_max is not None:
             raise UsageError(f"the filter {str(self)!r} has an age; say what it is counted from: filter.at(now)")
+        if self.routes:
+            raise UsageError(f"the filter {str(self)!r} has a route; say which queues that has: filter.on(queues)")
 
     @property
     def type_patterns(self) -> tuple[Pattern, ...]:
@@ -222,6 +262,21 @@ class Filter:
     def exception_patterns(self) -> tuple[Pattern, ...]:
         """What the exception's type is compared with: it must match one of them, if there are any."""
         return tuple(_pattern(each, "exact" if "." in each else "last-part") for each in self.exceptions)
+
+    @property
+    def reason_patterns(self) -> tuple[Pattern, ...]:
+        """What the reason is compared with: it must match one of them, if there are any."""
+        return tuple(_pattern(each, "exact") for each in self.reasons)
+
+    @property
+    def host_patterns(self) -> tuple[Pattern, ...]:
+        """What the machine is compared with: it must match one of them, if there are any."""
+        return tuple(_pattern(each, "exact") for each in self.hosts)
+
+    @property
+    def header_patterns(self) -> tuple[tuple[str, tuple[Pattern, ...]], ...]:
+        """The headers that are compared: each must have a value that matches one of its patterns."""
+        return tuple((name, tuple(_pattern(each, "exact") for each in values)) for name, values in self.headers)
 
     @property
     def is_about_kinds(self) -> bool:
@@ -241,6 +296,10 @@ class Filter:
             and (not self.groups or not set(self.groups).isdisjoint(facts.group_ids))
             and (not self.types or any(each.matches(facts.message_type) for each in self.type_patterns))
             and (not self.exceptions or any(each.matches(facts.exception_type) for each in self.exception_patterns))
+            and (not self.sources or facts.source in self.sources)
+            and (not self.reasons or any(each.matches(facts.reason) for each in self.reason_patterns))
+            and (not self.hosts or any(each.matches(facts.host) for each in self.host_patterns))
+            and all(_has(facts.headers, name, patterns) for name, patterns in self.header_patterns)
             and (self.failed_from is None or facts.failed_at >= self.failed_from)
             and (self.failed_until is None or facts.failed_at < self.failed_until)
             and (self.attempts_min is None or facts.attempts >= self.attempts_min)
@@ -249,92 +308,6 @@ class Filter:
             and (not self.outcomes or facts.memberships[self.operation or 0] in self.outcomes)
             and (self.text is None or any(_fold(self.text) in _fold(part) for part in facts.text_parts))
         )
-
-
-class _Reader:
-    """Reads the text of a filter, term by term."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._given: dict[str, Any] = {}
-        self._places: dict[str, re.Match[str]] = {}
-
-    def read(self) -> Filter:
-        for term in self._terms():
-            try:
-                for name, value in self._settings(term[0]):
-                    self._put(name, value)
-                    self._places[name] = term
-            except InvalidSetting as error:
-                self._fail(term, error.allowed)
-        try:
-            return Filter(**self._given)
-        except InvalidSetting as error:  # each value is valid by itself, but two of them contradict each other
-            self._fail(self._places[error.setting], error.allowed)
-
-    def _terms(self) -> Iterator[re.Match[str]]:
-        at = 0
-        while (term := _TERM.search(self._text, at)) and self._text[at : term.start()].strip() == "":
-            at = term.end()
-            yield term
-        at = len(self._text) - len(self._text[at:].lstrip())
-        if at < len(self._text):
-            raise InvalidFilter(self._text, at, f"{self._text[at:][:20]}: this quote is never closed")
-
-    def _settings(self, term: str) -> Iterator[tuple[str, object]]:
-        found = _KEY.match(term)
-        if found is None:
-            yield "text", _unquoted(term)
-            return
-        key, sign, raw = found[1].lower(), {"=": ":"}.get(found[2], found[2]), term[found.end() :]
-        if key not in _KEYS:
-            hint = f"there is no key {key!r}, and text to look for goes in quotes; {_instead(key, _KEYS)}"
-            raise InvalidSetting("filter", key, hint)
-        if key + sign not in _MEANINGS:
-            raise InvalidSetting(
-                "filter", key, f"write {' or '.join(each for each in _MEANINGS if each.startswith(key))}"
-            )
-        for name, shift in _MEANINGS[key + sign]:
-            value = self._value(name, raw)
-            yield name, value + shift if isinstance(value, int) else value
-
-    def _value(self, name: str, raw: str) -> object:
-        text = _unquoted(raw)
-        if name == "text" or name in _SAME:
-            return text
-        if name in ("attempts_min", "attempts_max", "operation"):
-            return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
-        if name in _DATES:
-            return read_instant(name, text)
-        values = [found[0] for found in _VALUE.finditer(raw)]
-        if not values or ",".join(values) != raw:
-            raise InvalidSetting(name, raw, "a value is missing; write one, or several with commas between them")
-        return [_unquoted(each) for each in values]
-
-    def _put(self, name: str, value: object) -> None:
-        _CHECKS[name](name, value)
-        for one, other in (*_SAME.items(), *((instant, age) for age, instant in _SAME.items())):
-            if name == one and other in self._given:
-                raise InvalidSetting(name, value, f"{_SIGNS[other]} states it already")
-        if name in self._given:
-            if name != "text" and not isinstance(value, list):
-                raise InvalidSetting(name, value, "it is stated twice")
-            value = [*self._given[name], *value] if isinstance(value, list) else f"{self._given[name]} {value}"
-        self._given[name] = value
-
-    def _fail(self, term: re.Match[str], problem: str) -> NoReturn:
-        raise InvalidFilter(self._text, term.start(), f"{term[0][:60]}: {problem}") from None
-
-
-def _unquoted(raw: str) -> str:
-    return _QUOTED.sub(lambda found: _ESCAPED.sub(r"\1", found[1]) if found[2] is None else found[2], raw)
-
-
-def _value_text(name: str, value: object) -> str:
-    if name in _SAME:
-        return f"{value!r}s".replace(".0s", "s")
-    parts = [str(each) for each in (value if isinstance(value, list) else [value])]
-    return ",".join(each if _SIMPLE.fullmatch(each) else f'"{_SPECIAL.sub(_ESCAPE, each)}"' for each in parts)
 
 
 def _plain(value: object) -> object:
@@ -353,41 +326,6 @@ def _fold(text: str) -> str:
     return text.translate(_ASCII_LOWER)  # as SQLite's LIKE, which leaves all other letters as they are
 
 
-def _instead(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, known, n=1, cutoff=0.7)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-
-
-_NAMES = texts(r"[^*]*\*?", "a name, with a * at its end only")
-_TERMS: dict[str, tuple[str, Check]] = {
-    "status:": ("status", check_status),
-    "queue:": ("queues", texts()),
-    "group:": ("groups", texts()),
-    "type:": ("types", _NAMES),
-    "exception:": ("exceptions", _NAMES),
-    "failed>=": ("failed_from", check_instant),
-    "failed<": ("failed_until", check_instant),
-    "age>": ("age_min", check_age),
-    "age<": ("age_max", check_age),
-    "attempts>=": ("attempts_min", check_number),
-    "attempts<=": ("attempts_max", check_number),
-    "id:": ("ids", texts("[0-9a-f]{32}", "32 hexadecimal characters", str.lower)),
-    "message:": ("message_ids", texts()),
-    "operation:": ("operation", check_number),
-    "outcome:": ("outcomes", words([each.word for each in Outcome])),
-    "text:": ("text", lambda name, value: value if value is None else check_text(name, value)),
-}
-_MEANINGS = {term: [(name, 0)] for term, (name, _) in _TERMS.items()} | {
-    "failed>": [("failed_from", 0)],
-    "age>=": [("age_min", 0)],
-    "age<=": [("age_max", 0)],
-    "attempts>": [("attempts_min", 1)],
-    "attempts<": [("attempts_max", -1)],
-    "attempts:": [("attempts_min", 0), ("attempts_max", 0)],
-}
-"""The settings that a term stands for, and how far they are from the number that is written."""
-_KEYS = tuple(dict.fromkeys(term.rstrip(":<>=") for term in _TERMS))
-_CHECKS = dict(_TERMS.values())
-_SIGNS = {name: term for term, (name, _) in _TERMS.items()}
-_SAME = {"age_min": "failed_until", "age_max": "failed_from"}
-"""The instant that an age stands for."""
+def _has(headers: Mapping[str, HeaderValue], name: str, patterns: Iterable[Pattern]) -> bool:
+    text = header_text(headers.get(name))
+    return any(each.matches(text) for each in patterns)

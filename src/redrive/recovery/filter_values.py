@@ -15,6 +15,9 @@ _MOST_VALUES = 10_000
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL takes no NUL, no encoding half of a surrogate pair
 Check: TypeAlias = Callable[[str, object], Any]
 
+NO_MESSAGE = "0" * 32
+"""The id of no failed message: an empty list of ids matches no message, where no list matches every message."""
+
 
 def check_text(name: str, value: object) -> str:
     """Return the text, if every store can keep it."""
@@ -37,6 +40,22 @@ def texts(shape: str = ".+", allowed: str = "", tidy: Callable[[str], str] = str
         return tuple(found)
 
     return check
+
+
+NAMES = texts(r"[^*]*\*?", "a name, with a * at its end only")
+"""Names, each of which may stand for all that begin like it."""
+
+
+def check_headers(name: str, value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the values of headers by the names of these, in order; a mapping or pairs of them are given."""
+    try:
+        listed = dict(value)  # type: ignore[call-overload]  # whatever a caller passes
+    except (TypeError, ValueError):
+        raise InvalidSetting(name, value, "must be values by the names of headers: {'tenant': ['acme']}") from None
+    found = {check_text(name, each): NAMES(name, values) for each, values in listed.items()}
+    if not all(found.values()):
+        raise InvalidSetting(name, value, "must have a value for each header; * stands for any")
+    return tuple(sorted(found.items()))
 
 
 def words(known: Iterable[str]) -> Check:

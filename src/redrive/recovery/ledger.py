@@ -12,6 +12,7 @@ from typing import Protocol
 
 from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Recorded, SetAside
 from redrive.recovery.filter import Filter
+from redrive.recovery.list_order import START, Order, Place
 from redrive.recovery.operation import Counts, Operation, Plan
 from redrive.recovery.records import (
     AuditEntry,
@@ -48,9 +49,9 @@ class FailureStore(Protocol):
         ...
 
     async def find(
-        self, chosen: Filter, *, after: int = 0, limit: int = 100, newest_first: bool = False
+        self, chosen: Filter, *, after: Place = START, limit: int = 100, order: Order = Order.OLDEST
     ) -> list[FailedMessage]:
-        """Return failed messages in the order in which they were first seen, from the one after ``after`` on."""
+        """Return failed messages in an order, from the one after a place in it on."""
         ...
 
     async def sources(self) -> list[str]:

@@ -4,12 +4,13 @@
 from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Heard, Recorded, SetAside
 from redrive.recovery.failure_formats import Failure
 from redrive.recovery.filter import Filter, Pattern
+from redrive.recovery.filter_values import NO_MESSAGE
 from redrive.recovery.fingerprint import ADDED
+from redrive.recovery.list_order import START, Order, Place
 from redrive.recovery.merge_failures import NOTHING, Folded, Record, add, belongs, trimmed, untagged
 from redrive.recovery.operation import Counts, Holder, Kind, Operation, Plan, in_the_way, progress
 from redrive.recovery.records import (
     ATTEMPTS_KEPT,
-    NO_MESSAGE,
     AuditEntry,
     Batch,
     CountDifference,
@@ -71,6 +72,7 @@ __all__ = [
     "OPERATIONS",
     "PARTS",
     "SETTLED",
+    "START",
     "Arrival",
     "AuditEntry",
     "Batch",
@@ -99,10 +101,12 @@ __all__ = [
     "OperationEvent",
     "OperationRequest",
     "OperationState",
+    "Order",
     "Outcome",
     "Part",
     "PartEvent",
     "Pattern",
+    "Place",
     "Plan",
     "Record",
     "Recorded",

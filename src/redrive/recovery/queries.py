@@ -2,10 +2,10 @@
 """Finding failures, and seeing what becomes of them: the part of recovery that changes nothing."""
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from redrive import duration
 from redrive.broker import Broker, dead_letter_queue, is_own_queue
@@ -14,10 +14,11 @@ from redrive.errors import FailureNotFound, QueueNotFound, TransformFailed
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
 from redrive.recovery.filter import Filter
+from redrive.recovery.filter_values import NO_MESSAGE
 from redrive.recovery.ledger import Ledger
+from redrive.recovery.list_order import Order, Place
 from redrive.recovery.operation import Kind, Operation, Plan
 from redrive.recovery.records import (
-    NO_MESSAGE,
     AuditEntry,
     DryRun,
     FailedDetail,
@@ -42,6 +43,14 @@ _SHORTEST_ID = 4
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
+QueuesByRoute: TypeAlias = Callable[[], Awaitable[Mapping[str, Sequence[str]]]]
+"""Returns the queues of every route there is, by its name: what a filter with ``route:`` means."""
+
+
+async def without_routes() -> Mapping[str, Sequence[str]]:
+    """Return the queues of routes where there are none."""
+    return {}
+
 
 @dataclass(frozen=True, slots=True)
 class Preview:
@@ -61,29 +70,39 @@ class Preview:
 class Reader:
     """What can be seen of failed messages and operations."""
 
-    def __init__(self, broker: Broker, ledger: Ledger, transforms: TransformSettings | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        ledger: Ledger,
+        transforms: TransformSettings | None = None,
+        queues_by_route: QueuesByRoute = without_routes,
+    ) -> None:
         self._broker = broker
         self._ledger = ledger
+        self._queues_by_route = queues_by_route
         self._transforms = transforms or TransformSettings()
 
     # --- failed messages
 
     async def failed(
-        self, chosen: Chosen = "", *, after: int = 0, limit: int = 100, newest_first: bool = False
+        self, chosen: Chosen = "", *, after: Place | int = 0, limit: int = 100, order: Order | str = Order.OLDEST
     ) -> list[FailedMessage]:
-        """Return failed messages in the order in which they were first seen.
+        """Return failed messages in an order.
 
         Args:
             chosen: which.
-            after: the ``number`` of the last one of the page before.
+            after: the ``place`` of the last one of the page before; its ``number`` is enough, unless the order is that
+                of the last failures.
             limit: how many at most.
-            newest_first: the other way round.
+            order: ``oldest``: as they were first seen; ``newest``: the other way round; ``last-failed``: the one whose
+                last failure is the newest comes first.
         """
-        return await self._ledger.find(self._filter(chosen), after=after, limit=limit, newest_first=newest_first)
+        wanted, by = await self.settled(chosen), Order.of(order)
+        return await self._ledger.find(wanted, after=Place.of(after, by), limit=limit, order=by)
 
     async def export(self, chosen: Chosen = "") -> AsyncIterator[FailedDetail]:
         """Return everything about failed messages, one by one."""
-        after, wanted = 0, self._filter(chosen)  # ages count from now, not from each page
+        after, wanted = 0, await self.settled(chosen)  # ages count from now, not from each page
         while page := await self.failed(wanted, after=after, limit=PAGE):
             for each in page:
                 detail = await self._ledger.show(each.id)
@@ -93,11 +112,11 @@ class Reader:
 
     async def count(self, chosen: Chosen = "") -> int:
         """Count failed messages."""
-        return await self._ledger.count(self._filter(chosen))
+        return await self._ledger.count(await self.settled(chosen))
 
     async def count_by_status(self, chosen: Chosen = "status:any") -> dict[Status, int]:
         """Count failed messages of each status, or of those statuses that the filter names."""
-        return await self._ledger.count_by_status(self._filter(chosen))
+        return await self._ledger.count_by_status(await self.settled(chosen))
 
     async def groups(
         self,
@@ -117,7 +136,7 @@ class Reader:
             limit: how many at most.
             largest_first: in order of their sizes instead; then there is no page after this one.
         """
-        wanted = self._filter(chosen)
+        wanted = await self.settled(chosen)
         return await self._ledger.groups(by, wanted, after=after, limit=limit, largest_first=largest_first)
 
     async def sources(self) -> list[str]:
@@ -165,6 +184,15 @@ class Reader:
     async def aside(self, *, after: int = 0, limit: int = 100) -> list[SetAside]:
         """Return messages from error queues that could not be read."""
         return await self._ledger.aside(after=after, limit=limit)
+
+    async def settled(self, chosen: Chosen) -> Filter:
+        """Return the filter that is meant, with instants in place of ages, and queues in place of routes.
+
+        Raises:
+            InvalidFilter: it cannot be understood.
+            InvalidSetting: there is no such route.
+        """
+        return (await self._filter_and_malformed(chosen))[0]
 
     # --- what recovery would do
 
@@ -264,22 +292,21 @@ class Reader:
 
     # --- inside
 
-    def _filter(self, chosen: Chosen) -> Filter:
-        return self._filter_and_malformed(chosen)[0]
-
-    def _filter_and_malformed(self, chosen: Chosen) -> tuple[Filter, tuple[str, ...]]:
+    async def _filter_and_malformed(self, chosen: Chosen) -> tuple[Filter, tuple[str, ...]]:
         """Return a filter, and the given ids that cannot be ids. An empty list of ids matches no message."""
         now = utc(self._broker.clock.time())
-        if isinstance(chosen, Filter):
-            return chosen.at(now), ()
-        if isinstance(chosen, str):
-            return Filter.parse(chosen, now=now), ()
+        if isinstance(chosen, Filter | str):
+            wanted = Filter.parse(chosen, now=now) if isinstance(chosen, str) else chosen.at(now)
+            return await self._off_routes(wanted), ()
         ids = [each for each in chosen if isinstance(each, str) and _ID.fullmatch(each)]
         malformed = tuple(str(each) for each in chosen if each not in ids)
         return Filter(status=frozenset(Status), ids=tuple(ids) or (NO_MESSAGE,)), malformed
 
+    async def _off_routes(self, wanted: Filter) -> Filter:
+        return wanted.on(await self._queues_by_route()) if wanted.routes else wanted
+
     async def _plan(self, chosen: Chosen, how: Mapping[str, Any]) -> tuple[Plan, tuple[str, ...]]:
-        wanted, malformed = self._filter_and_malformed(chosen)
+        wanted, malformed = await self._filter_and_malformed(chosen)
         settings = {name: value for name, value in how.items() if name in RecoverySettings.names()}
         if settings.get("again") and wanted.status == frozenset({Status.UNRESOLVED}):
             wanted = replace(wanted, status=frozenset({Status.UNRESOLVED, Status.RETRY_ISSUED}))

@@ -9,13 +9,11 @@ from typing import Any
 
 from redrive.broker import Message
 from redrive.errors import InvalidSetting
+from redrive.recovery.list_order import Place
 from redrive.recovery.operation import Holder, Plan, in_the_way
 from redrive.recovery.states import BatchState, OperationState, Outcome, Status
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL takes no NUL, no encoding takes half of a surrogate pair
-
-NO_MESSAGE = "0" * 32
-"""The id of no failed message: an empty list of ids matches no message, where no list matches every message."""
 
 ATTEMPTS_KEPT = 10
 """How many attempts of a message are kept, the last one included."""
@@ -73,6 +71,11 @@ class FailedMessage:
     edit_of: str | None = None
     edited_as: str | None = None
     source: str = ""
+
+    @property
+    def place(self) -> Place:
+        """Where it is in a list: what ``after`` takes for the next page."""
+        return Place(self.number, self.failed_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,18 +3,18 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from redrive import duration
 from redrive.broker import Broker, random_id
 from redrive.broker.rules import ERROR_QUEUE, is_dead_letter_queue
-from redrive.clock import pause, utc
-from redrive.errors import InvalidSetting, MessageError, OperationConflict, UsageError
+from redrive.clock import pause
+from redrive.errors import InvalidSetting, OperationConflict, UsageError
 from redrive.printable import one_line
 from redrive.recovery.arrivals import SetAside
+from redrive.recovery.bookkeeping import Bookkeeper
 from redrive.recovery.chosen import Chosen, asked_for, check_stated, subject_of
 from redrive.recovery.environment import Tools
 from redrive.recovery.events import MessageSetAside, OperationChanged
@@ -22,15 +22,11 @@ from redrive.recovery.filter import Filter
 from redrive.recovery.ingest import Classifier, Ingester, with_dead_letters
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.operation import Kind, Operation, Plan
-from redrive.recovery.queries import PAGE, Reader
+from redrive.recovery.queries import PAGE, QueuesByRoute, without_routes
 from redrive.recovery.records import (
-    AuditEntry,
-    CountDifference,
     FailedMessage,
-    Note,
     OperationRequest,
     check_words,
-    storable,
 )
 from redrive.recovery.service import Service, ServiceSettings, Step
 from redrive.recovery.settings import RecoveryRequest, RequestedBy, check_known
@@ -42,7 +38,7 @@ from redrive.telemetry import Event, report
 T = TypeVar("T")
 
 
-class Recovery(Reader):
+class Recovery(Bookkeeper):
     """Failed messages, and what is done about them. Made by ``redrive.open_recovery``.
 
     Use it as ``async with open_recovery(broker) as recovery``. To read failures and do the work, run it
@@ -58,6 +54,7 @@ class Recovery(Reader):
         new_id: names processes and attempts.
         chance: where random numbers come from.
         on_event: gets every event, beside logging and OpenTelemetry.
+        queues_by_route: returns the queues of every route there is, by its name.
     """
 
     def __init__(
@@ -72,9 +69,10 @@ class Recovery(Reader):
         new_id: Callable[[], str] = random_id,
         chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
         on_event: Callable[[Event], object] | None = None,
+        queues_by_route: QueuesByRoute = without_routes,
     ) -> None:
         settings = settings or ServiceSettings()
-        super().__init__(broker, ledger, settings.transforms)
+        super().__init__(broker, ledger, settings.transforms, queues_by_route)
         self._report: Callable[[Event], None] = partial(report, on_event=on_event)
         tools = Tools(broker=broker, ledger=ledger, new_id=new_id, chance=chance, report=self._report)
         self._event_queues = () if events_queue is None else (events_queue,)
@@ -250,40 +248,7 @@ class Recovery(Reader):
         noting = self._ledger.acknowledge(number, actor=actor)
         await self._audited("acknowledge", f"operation:{number}", {"actor": actor}, noting)
 
-    # --- redirects, notes, the audit trail
-
-    async def redirect(self, queue: str, to: str | None, *, actor: str = "") -> None:
-        """Send failed messages of a queue to another from now on, or no longer (None).
-
-        Raises:
-            QueueNotFound: the other queue is not declared.
-            RedirectRefused: it would make a chain, or there is one already.
-        """
-
-        async def change() -> None:
-            if to is not None:
-                await self._broker.inspect(to)
-            await self._ledger.redirect(queue, to, actor=actor)
-
-        await self._audited("redirect", f"queue:{queue}", {"actor": actor}, change())
-
-    async def note(self, subject: str, text: str, *, actor: str = "") -> Note:
-        """Write a note about ``group:<id>``, ``failure:<id>`` or ``operation:<number>``."""
-        kind, _, which = subject.partition(":")
-        if kind not in ("group", "failure", "operation") or not which:
-            raise InvalidSetting("subject", subject, "must be group:<id>, failure:<id> or operation:<number>")
-        check_words("actor", actor)
-        return await self._ledger.note(subject, check_words("text", text, 100_000), actor)
-
-    async def drop_note(self, number: int, *, actor: str = "") -> None:
-        """Remove a note; the audit trail keeps what it said.
-
-        Raises:
-            NoteNotFound: there is none with this number.
-        """
-        await self._audited("drop-note", f"note:{number}", {"actor": actor}, self._ledger.drop_note(number, actor))
-
-    # --- housekeeping
+    # --- what could not be read
 
     async def reimport(self, *, queue: str | None = None, actor: str = "") -> tuple[int, int]:
         """Read again what was set aside; return how many could be read, and how many still cannot.
@@ -309,37 +274,13 @@ class Recovery(Reader):
         events = await self._ingester.record([aside.received], queue=queue)
         return any(isinstance(event, MessageSetAside) for event in events)
 
-    async def sweep(self, keep: duration.Duration, *, actor: str = "") -> int:
-        """Delete what was resolved or archived longer ago than that, and operations that ended; return how many."""
-        before = utc(await self._ledger.now() - duration.seconds("keep", keep, zero=True))
-        subject = f"before:{before.isoformat()}"
-        await self._write_down("sweep", subject, {"actor": actor}, "begun")  # first: every deletion has an entry
-        swept = 0
-        while gone := await self._ledger.sweep(before):
-            swept += gone
-        await self._write_down("sweep", subject, {"actor": actor}, f"{swept} deleted")
-        return swept
-
-    async def check_counts(self, *, repair: bool = False, actor: str = "") -> list[CountDifference]:
-        """Compare the stored counts of failed messages with the messages, which takes long; return what differs.
-
-        Args:
-            repair: whether to count all messages anew if a count is wrong; changes of failures wait for that.
-            actor: who asks for it.
-        """
-        if not repair:
-            return await self._ledger.check_counts()
-        differences = await self._ledger.repair_counts()
-        await self._write_down("repair-counts", "counts", {"actor": actor}, f"{len(differences)} differed")
-        return differences
-
     # --- inside
 
     async def _settle(self, kind: Kind, chosen: Chosen, limit: int | None, who: Mapping[str, Any]) -> Operation:
         async def request() -> Operation:
             check_known(kind.value, who, RequestedBy)
             check_stated(chosen)
-            wanted, malformed = self._filter_and_malformed(chosen)
+            wanted, malformed = await self._filter_and_malformed(chosen)
             asked = asked_for(chosen, {} if limit is None else {"limit": limit})
             return await self._request(Plan(kind=kind, filter=wanted, limit=limit), malformed, who, asked=asked)
 
@@ -371,26 +312,6 @@ class Recovery(Reader):
 
     def _tell(self, operation: Operation, actor: str, reason: str) -> None:
         self._report(OperationChanged(operation.number, operation.plan.kind.value, operation.state.word, actor, reason))
-
-    async def _audited(self, action: str, subject: str, who: Mapping[str, Any], doing: Coroutine[Any, Any, T]) -> T:
-        """Carry out a request; the ledger audits what it does, and this audits what it refuses."""
-        try:
-            return await doing
-        except (UsageError, MessageError) as error:
-            await self._write_down(action, subject, who, f"refused: {error}")
-            raise
-
-    async def _write_down(self, action: str, subject: str, who: Mapping[str, Any], outcome: str) -> None:
-        entry = AuditEntry(
-            number=0,
-            at=utc(self._broker.clock.time()),
-            actor=storable(who.get("actor", "")),
-            action=action,
-            subject=storable(subject),
-            reason=storable(who.get("reason", "")),
-            outcome=storable(outcome),
-        )
-        await self._ledger.audit(entry)
 
 
 def _checked(classifiers: Mapping[str, Classifier] | None) -> Mapping[str, Classifier]:

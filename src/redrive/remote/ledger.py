@@ -2,7 +2,7 @@
 """The failed messages behind a server: the verbs of recovery's ledger that only look, as requests to the API."""
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from redrive.broker.views import View
 from redrive.clock import Clock
@@ -17,8 +17,10 @@ from redrive.recovery import (
     LaneInfo,
     Note,
     Operation,
+    Order,
     Outcome,
     Part,
+    Place,
     Plan,
     ServiceInfo,
     SetAside,
@@ -27,6 +29,8 @@ from redrive.recovery import (
 from redrive.remote.broker import WITHOUT_DATABASE
 from redrive.remote.connection import ServerConnection, quoted
 from redrive.remote.records import detail, operation, record, records, set_aside
+
+_START: Final = Place(0)
 
 
 def filter_text(chosen: Filter) -> str:
@@ -64,11 +68,12 @@ class RemoteLedger:
     # --- failed messages
 
     async def find(
-        self, chosen: Filter, *, after: int = 0, limit: int = 100, newest_first: bool = False, **more: Any
+        self, chosen: Filter, *, after: Place = _START, limit: int = 100, order: Order = Order.OLDEST, **more: Any
     ) -> list[FailedMessage]:
         """Return failed messages."""
+        place = str(after) if after.number else None
         found = await self._server.some(
-            "/failures", limit, q=filter_text(chosen), after=after or None, newest=newest_first or None, **more
+            "/failures", limit, q=filter_text(chosen), after=place, order=order.value, **more
         )
         return records(FailedMessage, found)
 

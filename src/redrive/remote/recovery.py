@@ -40,6 +40,9 @@ class RemoteRecovery(Reader):
             raise AttributeError(name)
         raise NotSupported(WITHOUT_DATABASE, f"this command ({name}); give the URL of the database: --url")
 
+    async def _off_routes(self, wanted: Filter) -> Filter:
+        return wanted  # the server knows its routes
+
     # --- the work, which is the server's
 
     async def run(self) -> None:
@@ -87,7 +90,7 @@ class RemoteRecovery(Reader):
 
     async def preview(self, chosen: Chosen, transform: Transform, *, sample: int = 5) -> list[Preview]:
         """Say what a transform would do to the first few messages; the server tries it."""
-        wanted = self._filter(chosen)
+        wanted = await self.settled(chosen)
         body = {"filter": filter_text(wanted), "transform": transform.to_json(), "sample": sample}
         return records(Preview, (await self._server.send("POST", "/previews", body))["previews"])
 

@@ -94,7 +94,10 @@ def test_list_in_json_has_stable_names_and_iso_times(read):
         (["--since", "1m"], []),
         (["--until", "1h", "--message", "second"], ["second"]),
         (["--id", "2"], ["second"]),
-        (["--newest", "--limit", "1"], ["fourth"]),
+        (["--order", "newest", "--limit", "1"], ["fourth"]),
+        (["--order", "last-failed", "--limit", "2"], ["fourth", "third"]),
+        (["--order", "last-failed", "--after", "2026-11-01T10:00:00Z/3"], ["second", "first"]),
+        (["source:error", "queue:orders", "header.none:*"], []),
         (["--after", "2"], ["third", "fourth"]),
     ],
 )
@@ -106,6 +109,14 @@ def test_options_and_terms_are_one_filter(read, arguments, found):
 @pytest.mark.usefixtures("failures")
 def test_list_goes_on_where_it_stopped(run):
     assert "--after 2" in run("failed", "list", "--limit", 2).stderr
+    last = run("failed", "list", "--limit", 2, "--order", "last-failed")
+    assert "--after 2026-11-01T10:00:00Z/3" in last.stderr
+
+
+@pytest.mark.usefixtures("failures")
+def test_an_order_or_a_place_that_is_none_is_refused(run):
+    for arguments in (["--order", "largest"], ["--after", "x"], ["--order", "last-failed", "--after", "2"]):
+        assert run("failed", "list", *arguments).exit_code == 2
 
 
 @pytest.mark.usefixtures("failures")

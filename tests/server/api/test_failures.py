@@ -19,9 +19,10 @@ async def test_failed_messages_are_listed_as_the_command_line_lists_them(client,
     assert (await client.get("/failures/count")).json() == {"count": 3}
 
 
-async def test_pages_follow_one_another_by_the_link_of_the_page_before(client, fail):
+@pytest.mark.parametrize("order", ["newest", "last-failed"])
+async def test_pages_follow_one_another_by_the_link_of_the_page_before(client, fail, order):
     failed = await fail(bodies=[str(number) for number in range(5)])
-    seen, address = [], "/failures?newest=true&limit=2"
+    seen, address = [], f"/failures?order={order}&limit=2"
     while address:
         answer = await client.get(address.removeprefix("/api/v1"))
         seen += [each["number"] for each in answer.json()]
@@ -37,6 +38,27 @@ async def test_a_cursor_of_another_list_is_refused(client, fail):
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid-cursor")
     for wrong in ("x", "%00", "AAAA", "bnVsbA", cursor + "A"):
         assert (await client.get("/failures", params={"cursor": wrong})).json()["code"] == "invalid-cursor"
+
+
+async def test_a_place_is_told_by_time_in_the_order_of_failures(client, fail):
+    *_, before, last = await fail()
+    asked = {"order": "last-failed", "after": str(last.place), "limit": 1}
+    assert (await client.get("/failures", params=asked)).json() == views.records_view([before])
+    refused = await client.get("/failures", params={"order": "last-failed", "after": "3"})
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid-setting")
+
+
+async def test_messages_are_found_by_source_host_reason_and_header(client, fail):
+    failed = await fail()
+    reason = "MaxImmediateRetries"
+    for q in ("source:error", "queue:orders header.x:*", "reason:none", f"reason:{reason} source:error"):
+        listed = (await client.get("/failures", params={"q": q})).json()
+        expected = views.records_view(failed) if "header" not in q and "none" not in q else []
+        assert listed == expected, q
+    refused = await client.get("/failures", params={"q": "header.x:1"})
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid-filter")
+    refused = await client.get("/failures", params={"q": "route:nowhere"})
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid-setting")
 
 
 async def test_a_filter_that_cannot_be_understood_says_where(client):

@@ -17,7 +17,7 @@ from redrive.cli.options.connection import complete_queue
 from redrive.cli.output import console
 from redrive.clock import system_clock, utc
 from redrive.printable import one_line
-from redrive.recovery import Filter, Outcome, Status
+from redrive.recovery import Filter, Order, Outcome, Status
 
 _PANEL = "Which messages"
 _TERMS = ("status", "queue", "type", "exception", "group", "text", "message", "operation", "outcome")
@@ -40,6 +40,11 @@ def complete_status(incomplete: str) -> list[str]:
 def complete_outcome(incomplete: str) -> list[str]:
     """Return the outcomes of a message in an operation, for a shell."""
     return [each for each in OUTCOMES if each.startswith(incomplete)]
+
+
+def complete_order(incomplete: str) -> list[str]:
+    """Return the orders of a list of failed messages, for a shell."""
+    return [each.value for each in Order if each.value.startswith(incomplete)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
-_MARK = re.compile(r"@\.|IN @ints|IN @texts| @lock|@list|\?|@(?P<search>contains|within)\((?P<column>[\w.]+)\)")
+_MARK = re.compile(r"@\.|IN @ints|IN @texts| @lock|@list|\?|@(?P<search>contains|within|header)\((?P<column>[\w.]+)\)")
 _GIVEN = re.compile(r"\bg\.(\w+)|@time")
-_TAKES_A_VALUE = frozenset({"?", "IN @ints", "IN @texts", "contains", "within"})
+_TAKES_A_VALUE = frozenset({"?", "IN @ints", "IN @texts", "contains", "within", "header"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +102,9 @@ def lists(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[object]]) 
     return found
 
 
+HEADER_FUNCTION: Final = "redrive_header"
+"""The function that connections to SQLite have: a header in the properties of a message, as a text."""
+
 _SQLITE_LIST = "IN (SELECT value FROM json_each(?))"
 _SQLITE_SEARCH = "instr(CAST(lower(CAST({column} AS TEXT)) AS BLOB), CAST(lower(?) AS BLOB)) > 0"
 
@@ -113,6 +117,7 @@ SQLITE = Dialect(
         "@list": "json_group_array",
         "contains": _SQLITE_SEARCH,
         "within": _SQLITE_SEARCH,
+        "header": f"{HEADER_FUNCTION}({{column}}, ?)",
     },
     types={
         "@hashed": "",
@@ -145,6 +150,10 @@ POSTGRES = Dialect(
                 IN lower(convert_from({column}, 'LATIN1') COLLATE "C")) > 0
             ELSE position(lower(encode(convert_to(${n}::text, 'UTF8'), 'escape') COLLATE "C")
                 IN lower(encode({column}, 'escape') COLLATE "C")) > 0 END""",
+        # no text in PostgreSQL has a NUL; it is one only if an even number of backslashes is before it
+        "header": r"""(CASE WHEN position(E'\\u0000' IN {column}) = 0 THEN {column}
+            ELSE regexp_replace({column}, E'(?<!\\\\)((?:\\\\\\\\)*)\\\\u0000', E'\\1\uFFFD', 'g')
+            END::json -> 'headers' ->> ${n}::text)""",
     },
     types={
         "@at(": "to_timestamp(",

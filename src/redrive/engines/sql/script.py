@@ -14,6 +14,7 @@ languages differ, a script has a mark, which ``dialects`` translates:
 ``@time``         the time of the transaction, in a ``Change`` or ``TableColumns``
 ``@contains(x)``  whether a text contains the next value, ignoring the case of ASCII letters
 ``@within(x)``    whether bytes contain the UTF-8 of the next value, ignoring the case of ASCII letters
+``@header(x)``    the header named by the next value, in the properties of a message, as a text
 ``@list(x)``      all numbers of a column, as a list in JSON
 ================  ======================================================================
 """

@@ -39,6 +39,7 @@ from redrive.clock import Clock, system_clock, utc
 from redrive.engines import stored
 from redrive.engines.hints import Hints
 from redrive.engines.history_upkeep import HistoryUpkeep, HistoryVerbs
+from redrive.engines.sql.dialects import HEADER_FUNCTION
 from redrive.engines.sql.runner import run_sqlite
 from redrive.engines.sql.script import Script, Together
 from redrive.engines.sqlite import errors, rows
@@ -170,6 +171,7 @@ class SqliteEngine(HistoryVerbs):
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute("PRAGMA cache_size = -8192")
             connection.execute("PRAGMA temp_store = MEMORY")
+            connection.create_function(HEADER_FUNCTION, 2, stored.header_in, deterministic=True)
         except BaseException:
             connection.close()
             raise

@@ -7,7 +7,7 @@ from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
 
 from redrive.broker.views import View
-from redrive.recovery import FailedDetail, FailedMessage, Operation, Status, Transform, views
+from redrive.recovery import FailedDetail, FailedMessage, Operation, Order, Place, Status, Transform, views
 from redrive.server.api.endpoint import Caller, Endpoints
 from redrive.server.api.export import CSV, EXPORTS, NDJSON
 from redrive.server.api.failure_models import (
@@ -20,11 +20,23 @@ from redrive.server.api.failure_models import (
     OperationModel,
 )
 from redrive.server.api.models import stated
-from redrive.server.api.pages import PAGED, After, Page
+from redrive.server.api.pages import PAGED, Page
 from redrive.server.api.requests import Key
 from redrive.server.api.within import failure_within, filter_within
 
 Format = Annotated[Literal["ndjson", "csv"], Query(description="Lines of JSON with everything, or a table.")]
+AfterPlace = Annotated[
+    str,
+    Query(
+        pattern=r"^([0-9T:.+Z-]{10,40}/)?[0-9]{1,18}$",
+        description="Begin after this number; with order=last-failed after a time and a number.",
+        examples=["17", "2026-11-01T10:00:00Z/17"],
+    ),
+]
+Listed = Annotated[
+    Literal["oldest", "newest", "last-failed"],
+    Query(description="As they were first seen, the newest first, or the newest failure first."),
+]
 
 api = Endpoints("failures")
 
@@ -34,18 +46,18 @@ async def list_failures(
     caller: Caller,
     page: Page,
     q: Filtered = "",
-    after: After = 0,
-    *,
-    newest: Annotated[bool, Query(description="The newest first.")] = False,
+    after: AfterPlace = "0",
+    order: Listed = "oldest",
 ) -> list[View]:
-    """List failed messages, in the order in which they were first seen."""
+    """List failed messages: as they were first seen, the newest first, or the newest failure first."""
 
     async def find() -> list[FailedMessage]:
-        chosen = await filter_within(caller.desk, caller.principal, q)
-        return await caller.desk.recovery.failed(chosen, after=page.after(after), limit=page.limit, newest_first=newest)
+        chosen, by = await filter_within(caller.desk, caller.principal, q), Order.of(order)
+        last = Place.of(page.after(after), by)
+        return await caller.desk.recovery.failed(chosen, after=last, limit=page.limit, order=by)
 
     found = await caller.look(find, narrowed=True)
-    return views.records_view(page.of(found, found[-1].number if found else None))
+    return views.records_view(page.of(found, str(found[-1].place) if found else None))
 
 
 @api.get("/failures/count", "failures.read", CountModel)

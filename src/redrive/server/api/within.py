@@ -28,13 +28,14 @@ async def filter_within(desk: "Desk", principal: "Principal", text: str) -> Filt
 
     Raises:
         InvalidFilter: it cannot be understood.
+        InvalidSetting: it names a route that is not there.
     """
-    now = utc(desk.broker.clock.time())
-    wanted = Filter.parse(text, now=now)
+    wanted = await desk.recovery.settled(text)
     if principal.queues is None:
         return wanted
     narrow = await narrowed(desk, principal, wanted)
-    return narrow.at(now, written=f"{text} within {','.join(principal.queues)}")  # another request than without a limit
+    written = f"{text} within {','.join(principal.queues)}"  # another request than without a limit
+    return narrow.at(utc(desk.broker.clock.time()), written=written)
 
 
 async def narrowed(desk: "Desk", principal: "Principal", wanted: Filter) -> Filter:

@@ -8,7 +8,7 @@ import typer
 
 from redrive.cli.open import OpenRecovery, with_recovery
 from redrive.cli.options.connection import RecoveryConnection
-from redrive.cli.options.filter import Failure, FilterOptions
+from redrive.cli.options.filter import Failure, FilterOptions, complete_order
 from redrive.cli.options.groups import grouped
 from redrive.cli.options.page import Limit
 from redrive.cli.options.sources import Sources
@@ -16,7 +16,7 @@ from redrive.cli.output import console, sentences
 from redrive.cli.output.message_detail import print_failed
 from redrive.cli.output.table import print_table
 from redrive.cli.output.tables import failed_table, groups_table, statuses_table
-from redrive.recovery import FailedMessage, Filter, GroupInfo, Status, views
+from redrive.recovery import FailedMessage, Filter, GroupInfo, Order, Place, Status, views
 
 
 def failed() -> None:
@@ -42,31 +42,38 @@ def list_failed(
     which: FilterOptions,
     sources: Sources,
     *,
-    newest: Annotated[bool, typer.Option("--newest", help="The newest first.")] = False,
+    order: Annotated[
+        str, typer.Option(metavar="WORD", help="oldest, newest, last-failed.", autocompletion=complete_order)
+    ] = "oldest",
     limit: Limit = 20,
     after: Annotated[
-        int, typer.Option(metavar="NUMBER", min=0, help="Continue after this one.", show_default=False)
-    ] = 0,
+        str, typer.Option(metavar="PLACE", help="Continue after this one, by its number.", show_default=False)
+    ] = "0",
     connection: RecoveryConnection,
 ) -> None:
     """List failed messages.
 
-    They are listed as they were first seen. Without status: in the filter
-    only unresolved ones are.
+    They are listed as they were first seen, with --order newest the other way
+    round, with --order last-failed the newest failure first. Without status: in
+    the filter only unresolved ones are.
 
     Examples:
       redrive failed list
       redrive failed list queue:orders 'attempts>=3'
-      redrive failed list --group 3f2a9c4e5b6d7081 --newest --limit 5
+      redrive failed list --group 3f2a9c4e5b6d7081 --order newest --limit 5
       redrive failed list status:any operation:7 outcome:failed,skipped
     """
 
     async def look(opened: OpenRecovery) -> tuple[list[FailedMessage], _Beside]:
         chosen = await which.chosen(opened)
-        page = await opened.recovery.failed(chosen, after=after, limit=limit, newest_first=newest)
+        page = await opened.recovery.failed(chosen, after=Place.of(after, Order.of(order)), limit=limit, order=order)
         return page, await _beside(opened, chosen, is_any=bool(page))
 
-    page, beside = with_recovery(connection, look, sources, check=which.check)
+    def check() -> None:
+        which.check()
+        Place.of(after, Order.of(order))
+
+    page, beside = with_recovery(connection, look, sources, check=check)
     if connection.as_json:
         console.print_json(views.records_view(page))
     elif page:
@@ -74,7 +81,8 @@ def list_failed(
     else:
         console.say(beside.nothing)
     if len(page) == limit:
-        console.hint(f"there may be more: --after {page[-1].number}")
+        last = page[-1].place if Order.of(order) is Order.LAST_FAILED else page[-1].number
+        console.hint(f"there may be more: --after {last}")
     console.warn(beside.hint)
 
 

@@ -2,6 +2,7 @@
 """Failed messages in SQL: finding them, and forgetting them."""
 
 from datetime import datetime
+from typing import NamedTuple
 
 from redrive.clock import utc
 from redrive.engines import stored
@@ -15,12 +16,15 @@ from redrive.recovery.port import (
     CLAIMS,
     ENDED,
     SETTLED,
+    START,
     FailedAttempt,
     FailedDetail,
     FailedMessage,
     Filter,
+    Order,
     Outcome,
     Part,
+    Place,
     Status,
 )
 
@@ -56,17 +60,30 @@ _COLUMNS = ", ".join(f'{place} AS "{name}"' for name, place in _FIELDS.items())
 _SUMMARY = f"SELECT {_COLUMNS} FROM @.failures f JOIN @.failure_contents c ON c.number = f.number"
 
 
+class _Ordered(NamedTuple):
+    """An order in SQL: by what, and what comes after a place."""
+
+    by: str
+    after: str
+
+
+_ORDERS = {
+    Order.OLDEST: _Ordered("f.number", "f.number > ?"),
+    Order.NEWEST: _Ordered("f.number DESC", "f.number < ?"),
+    Order.LAST_FAILED: _Ordered("f.failed_at DESC, f.number DESC", "(f.failed_at, f.number) < (?, ?)"),
+}
+
+
 def find(
-    chosen: Filter, *, after: int = 0, limit: int = 100, newest_first: bool = False
+    chosen: Filter, *, after: Place = START, limit: int = 100, order: Order = Order.OLDEST
 ) -> Script[list[FailedMessage]]:
-    """Return failed messages in the order in which they were first seen."""
+    """Return failed messages in an order."""
     found = yield from condition(chosen)
-    if newest_first and after:
-        found = found.also("f.number < ?", after)
-    elif after:
-        found = found.also("f.number > ?", after)
-    order = "DESC" if newest_first else "ASC"
-    rows = yield Sql(f"{_SUMMARY} WHERE {found.text} ORDER BY f.number {order} LIMIT ?", [*found.values, limit])
+    ordered = _ORDERS[order]
+    if after.number:
+        compared = [after.failed_at.timestamp()] if order is Order.LAST_FAILED and after.failed_at else []
+        found = found.also(ordered.after, *compared, after.number)
+    rows = yield Sql(f"{_SUMMARY} WHERE {found.text} ORDER BY {ordered.by} LIMIT ?", [*found.values, limit])
     return [_summary_of(row) for row in rows]
 
 

@@ -38,9 +38,14 @@ def condition(chosen: Filter) -> Script[Condition]:
     found = _identified(found, "message_id", chosen.message_ids)
     found = _named(found, "f.message_type", chosen.type_patterns)
     found = _named(found, "f.exception_type", (yield from _spelled_out(chosen.exception_patterns)))
+    found = _any_of(found, "f.source", "texts", chosen.sources)
+    found = _named(found, "f.reason", chosen.reason_patterns)
+    found = _named(found, "f.host", chosen.host_patterns)
     found = _within_bounds(found, chosen)
     if chosen.operation is not None:
         found = _in_operation(found, chosen.operation, chosen.outcomes)
+    for name, patterns in chosen.header_patterns:
+        found = _with_header(found, name, patterns)
     if chosen.text is not None:
         found = found.also(_HAS_TEXT, chosen.text, chosen.text)
     return found
@@ -109,6 +114,12 @@ def _one_name(column: str, pattern: Pattern) -> tuple[str, list[object]]:
     behind = f"substr({column}, length({column}) - {len(pattern.text)}) = ?"
     is_longer = f"length({column}) > {len(pattern.text)}"
     return f"({column} = ? OR ({is_longer} AND {behind}))", [pattern.text, f".{pattern.text}"]
+
+
+def _with_header(found: Condition, name: str, patterns: Sequence[Pattern]) -> Condition:
+    has = _named(Condition("TRUE", []), "h.value", patterns)
+    theirs = "SELECT @header(c.properties) AS value FROM @.failure_contents c WHERE c.number = f.number"
+    return found.also(f"EXISTS (SELECT 1 FROM ({theirs}) h WHERE {has.text})", name, *has.values)
 
 
 def _within_bounds(found: Condition, chosen: Filter) -> Condition:
