@@ -3,7 +3,8 @@
 *Accept* is the commit that stores an event for all of them, 100 events at a time. *Settle* is the rest: each
 subscription receives and completes its message, 100 at a time. Beside a program that was written by hand with the same
 tables, the body once and a row for each subscription, and beside a send to a queue for each. *Store and deliver* is
-both at once, by a runner of routes in ``durable`` delivery: bench/durable_routes.py.
+both at once, by a runner of routes in ``durable`` delivery: bench/durable_routes.py. *Accept by 64 callers* is what
+sources do: each stores one event, waits for its commit, and acknowledges.
 
 Time on the wall, because a durable store waits for the disk. It reports and does not judge.
 """
@@ -21,13 +22,14 @@ import durable_routes
 from postgres_server import NoServer
 from queue_engines import ENGINES
 from report import Table, as_markdown, as_text, machine, write_between_marks
-from routes_subjects import SUBJECTS
+from routes_subjects import SUBJECTS, Topic
 
 BODY = bytes(1_200)
 BATCH = 100
 ROUTES = (1, 5, 10)
 FULL, QUICK = (5, 30), (1, 2)
 """How many rounds, and how many batches in each."""
+CALLERS = 64
 
 
 async def measure_once(kind, engine, routes, batches):
@@ -71,6 +73,45 @@ def measure(engine, effort, progress):
     return found
 
 
+async def measure_callers_once(engine, routes, events):
+    """Return events per second when each caller stores one event after the other, and waits for each."""
+    async with engine.place() as url:
+        subject = Topic()
+        await subject.open(url, routes)
+        try:
+            await subject.accept([BODY] * BATCH)  # whatever is done at the first call only
+            await engine.settle()
+
+            async def caller():
+                for _ in range(events):
+                    await subject.accept([BODY])
+
+            began = time.perf_counter()
+            await asyncio.gather(*(caller() for _ in range(CALLERS)))
+            return CALLERS * events / (time.perf_counter() - began)
+        finally:
+            await subject.close()
+
+
+def measure_callers(engine, effort, progress):
+    """Return the rates of each round by number of routes, the numbers in turns."""
+    rounds, events = effort
+    found = {routes: [] for routes in ROUTES}
+    for turn in range(rounds):
+        progress(f"{engine.name}, round {turn + 1} of {rounds}, {CALLERS} callers")
+        for routes, rates in found.items():
+            rates.append(asyncio.run(measure_callers_once(engine, routes, events)))
+    return found
+
+
+def callers_table(engine, found):
+    """Return the table of what 64 callers store, with ratios to one route."""
+    rates = {routes: median(rounds) for routes, rounds in found.items()}
+    rows = [[f"{Topic.name}, {routes}", f"{rate:,.0f}", f"{rate / rates[1]:.2f}x"] for routes, rate in rates.items()]
+    columns = ["subject, routes", "events/s", "to 1 route"]
+    return Table(f"Accept by {CALLERS} callers, one event each, {engine}: events/s", columns, rows)
+
+
 def tables(engine, found):
     """Return a table for accept and one for settle, with ratios to the program that was written by hand."""
     made = []
@@ -104,16 +145,19 @@ def main():
         with ENGINES[chosen.engine].running(chosen.dir, settles=not chosen.quick) as engine:
             effort = QUICK if chosen.quick else FULL
             found = measure(engine, effort, progress)
+            callers = measure_callers(engine, effort, progress)
             durable = durable_routes.measure(engine, ROUTES, effort, progress)
             durability = engine.durability
     except NoServer as error:
         raise SystemExit(f"bench: {error}") from None
     place = f"{shape['date']}, {shape['python']}, {shape['system']}, {shape['cpu']}, {shape['cores']} cores"
     heading = f"{place}, load {shape['load']} at the start.\nBodies of {len(BODY):,} bytes, {durability}.\n"
-    shown = [*tables(chosen.engine, found), durable_routes.table(chosen.engine, durable)]
+    accepted, settled = tables(chosen.engine, found)
+    asked = callers_table(chosen.engine, callers)
+    shown = [accepted, asked, settled, durable_routes.table(chosen.engine, durable)]
     print(heading, *map(as_text, shown), sep="\n")
     if chosen.json:
-        figures = {"machine": shape, "figures": found, "durable": durable}
+        figures = {"machine": shape, "figures": found, "callers": callers, "durable": durable}
         Path(chosen.json).write_text(json.dumps(figures, indent=1), encoding="utf-8")
     if chosen.markdown:
         write_between_marks(chosen.markdown, "\n".join([heading, *map(as_markdown, shown)]))

@@ -15,12 +15,13 @@ from redrive.server import health, problems
 from redrive.server.api import ROUTERS
 from redrive.server.api.document import describe
 from redrive.server.api.endpoint import PREFIX
-from redrive.server.api.transfer import SMALLEST_COMPRESSED, Unchanged
+from redrive.server.api.transfer import SMALLEST_COMPRESSED, Tagged, Unchanged
 from redrive.server.desk import Desk
 from redrive.server.door import Door, OpenDoor
 from redrive.server.guard import Guard
 from redrive.server.health import Health
 from redrive.server.metrics import Measured, Metrics
+from redrive.server.recent import RecentAnswers
 from redrive.server.settings import ServerSettings
 from redrive.server.topics import TopicHub
 
@@ -80,8 +81,10 @@ def create_app(
     for router in (*ROUTERS, health.router):
         app.include_router(router)
     describe(app)
-    app.add_middleware(Unchanged)  # the last one that is added is the first that a request passes
+    app.add_middleware(Tagged)  # the last one that is added is the first that a request passes
     app.add_middleware(GZipMiddleware, minimum_size=SMALLEST_COMPRESSED, compresslevel=6)
+    app.add_middleware(RecentAnswers, clock=clock)
+    app.add_middleware(Unchanged)
     app.add_middleware(QuotedPaths)
     app.add_middleware(Guard, settings=settings, clock=clock)
     app.add_middleware(Measured, metrics=observed.metrics, clock=clock)

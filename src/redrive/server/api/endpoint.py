@@ -25,6 +25,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from redrive.access import ACTIONS, Principal, Redaction, RedactionRules
 from redrive.broker.views import View
 from redrive.server.api.models import Problem
+from redrive.server.recent import ACTION, UNCOVER_HEADER
 
 if TYPE_CHECKING:
     from redrive.server.desk import Desk
@@ -36,8 +37,6 @@ Declare = Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]
 
 PREFIX: Final = "/api/v1"
 _EXTRA: Final = "x-redrive-action"
-UNCOVER_HEADER: Final = "x-redrive-uncover"
-"""The header, with any value, by which a client that may asks for messages as they are."""
 
 
 class _NameConvertor(Convertor[str]):
@@ -111,6 +110,7 @@ async def _called(request: Request) -> _Caller:
     """Return who calls, in the action of the endpoint."""
     principal = await request.app.state.door.admit(request)
     action: str = request.scope["route"].openapi_extra[_EXTRA]
+    request.scope[ACTION] = action
     caller = _Caller(principal, request.app.state.desk, action)
     if UNCOVER_HEADER in request.headers:
         await caller.uncover(f"{request.method} {request.url.path}")

@@ -1,75 +1,93 @@
 # SPDX-License-Identifier: MIT
 """What every answer of the API passes through: an answer that the client has already is not sent again.
 
-An answer to a question has an ``ETag``, a digest of what it says; if the client has that already (``If-None-Match``),
-it gets 304 and no body.
+An answer to a question has an ``ETag``, a digest of what it says (``Tagged``); if the client has that already
+(``If-None-Match``), it gets 304 and no body (``Unchanged``). Between the two, answers are compressed and kept.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+from redrive.http.listener import AsgiApp, Packet, Receive, Send
 
 SMALLEST_COMPRESSED: Final = 1_024
 """A smaller answer is sent as it is: compressing it costs more than it saves."""
 
 
-class Unchanged:
-    """Gives answers an ``ETag``, and answers 304 where a client has them already.
+class Tagged:
+    """Gives whole answers an ``ETag``.
 
     Args:
         app: what comes next.
     """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: AsgiApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Packet, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        if scope["type"] == "http" and scope["method"] == "GET":
-            await self._app(scope, receive, _Answer(Headers(scope=scope).get("if-none-match", ""), send))
-        else:
+        is_question = scope["type"] == "http" and scope["method"] == "GET"
+        await self._app(scope, receive, _WholeAnswer(send, _tagged) if is_question else send)
+
+
+class Unchanged:
+    """Answers 304 where a client has an answer already.
+
+    Args:
+        app: what comes next.
+    """
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Packet, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        known = Headers(scope=scope).get("if-none-match") if scope["type"] == "http" else None
+        if known is None or scope["method"] != "GET":
             await self._app(scope, receive, send)
+        else:
+            tags = [each.strip().removeprefix("W/") for each in known.split(",")]
+            await self._app(scope, receive, _WholeAnswer(send, partial(_shortened, tags=tags)))
 
 
-class _Answer:
-    """An answer on its way: one that is whole gets its tag, one that is a stream is left alone."""
+class _WholeAnswer:
+    """An answer on its way: one that is whole is changed, one that is a stream is left alone."""
 
-    def __init__(self, known: str, send: Send) -> None:
-        self._known, self._send = known, send
-        self._start: MutableMapping[str, Any] | None = None
+    def __init__(self, send: Send, change: Callable[[Packet, Packet], tuple[Packet, Packet]]) -> None:
+        self._send, self._change = send, change
+        self._start: Packet | None = None
 
-    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+    async def __call__(self, message: Packet) -> None:
         if message["type"] == "http.response.start":
             self._start = message
             return
         if self._start is not None:
             start, self._start = self._start, None
-            if message["type"] == "http.response.body" and not message.get("more_body") and _is_tagged(start):
-                start, message = self._tagged(start, message)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                start, message = self._change(start, message)
             await self._send(start)
         await self._send(message)
 
-    def _tagged(
-        self, start: MutableMapping[str, Any], message: MutableMapping[str, Any]
-    ) -> tuple[MutableMapping[str, Any], MutableMapping[str, Any]]:
-        headers = MutableHeaders(raw=list(start["headers"]))
-        tag = f'W/"{blake2b(message.get("body", b""), digest_size=12).hexdigest()}"'
-        headers["etag"] = tag
-        if tag.removeprefix("W/") not in [each.strip().removeprefix("W/") for each in self._known.split(",")]:
-            return {**start, "headers": headers.raw}, message
-        for name in ("content-length", "content-type"):
-            del headers[name]
-        return {**start, "status": HTTPStatus.NOT_MODIFIED, "headers": headers.raw}, {**message, "body": b""}
+
+def _tagged(start: Packet, message: Packet) -> tuple[Packet, Packet]:
+    """Return an answer with its tag, if it is one that has a tag."""
+    headers = MutableHeaders(raw=list(start["headers"]))
+    if start["status"] != HTTPStatus.OK or not headers.get("content-type", "").startswith("application/json"):
+        return start, message
+    headers["etag"] = f'W/"{blake2b(message.get("body", b""), digest_size=12).hexdigest()}"'
+    return {**start, "headers": headers.raw}, message
 
 
-def _is_tagged(start: MutableMapping[str, Any]) -> bool:
-    kind = Headers(raw=list(start["headers"])).get("content-type", "")
-    return bool(start["status"] == HTTPStatus.OK and kind.startswith("application/json"))
+def _shortened(start: Packet, message: Packet, tags: Sequence[str]) -> tuple[Packet, Packet]:
+    """Return 304 instead of an answer whose tag is known."""
+    headers = MutableHeaders(raw=list(start["headers"]))
+    if headers.get("etag", "").removeprefix("W/") not in tags:
+        return start, message
+    for name in ("content-length", "content-type", "content-encoding"):
+        del headers[name]
+    return {**start, "status": HTTPStatus.NOT_MODIFIED, "headers": headers.raw}, {**message, "body": b""}

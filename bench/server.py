@@ -1,0 +1,94 @@
+"""Measure the server: what pages ask, with a million failures, and an operation that people watch: ``make bench``.
+
+*Questions*: each list, count, group and series over HTTP, beside the statement one would write for it by hand, on a
+table with an index made for it. *An operation and 200 streams*: an operation with 100,000 messages in a server, alone,
+and beside 200 streams of events and 500 requests a second. The server is a process of its own.
+
+Time on the wall, because people wait for it. It reports and does not judge. docs/explanation/server-speed.md explains
+the figures.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import server_load
+import server_looks
+from postgres_server import NoServer
+from queue_engines import ENGINES
+from recovery_scenarios import Stock
+from recovery_subjects import fill_failures
+from report import as_markdown, as_text, machine, write_between_marks
+from server_client import running_serve
+
+PARTS = ("questions", "load")
+
+
+async def measure(engine, chosen, folder, progress):
+    """Return the figures of the parts that are asked for."""
+    found = {}
+    async with AsyncExitStack() as places:
+        stock = Stock(engine, places, progress)
+        if "questions" in chosen.only:
+            url = await stock.filled(fill_failures, chosen.size)
+            raw_url = await places.enter_async_context(engine.place())
+            progress(f"{engine.name}: ask")
+            with running_serve(url, folder, "--no-routes", "--no-pipelines", "--no-ingest") as server:
+                found["questions"] = await server_looks.measure(server, raw_url, engine.name, chosen.size, chosen.times)
+        if "load" in chosen.only:
+            url = await stock.filled(fill_failures, chosen.operation)
+            found["load"] = await server_load.measure(engine, url, chosen, folder, progress)
+    return found
+
+
+def arguments():
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=[*ENGINES, "both"], default="both", help="the database to measure in")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure")
+    parser.add_argument("--size", type=int, default=1_000_000, metavar="N", help="failures that pages ask about")
+    parser.add_argument("--operation", type=int, default=100_000, metavar="N", help="messages of the operation")
+    parser.add_argument("--times", type=int, default=40, help="how often each question is asked")
+    parser.add_argument("--rounds", type=int, default=3, help="of the operation, alone and watched")
+    parser.add_argument("--quick", action="store_true", help="to see that it runs; do not trust the figures")
+    parser.add_argument("--dir", default=tempfile.gettempdir(), help="a folder on the disk to measure")
+    parser.add_argument("--json", metavar="FILE", help="write all figures, round by round")
+    parser.add_argument("--markdown", metavar="FILE", help="rewrite the tables between the marks of this page")
+    chosen = parser.parse_args()
+    if chosen.quick:
+        chosen.size, chosen.operation, chosen.times, chosen.rounds = 1_000, 500, 3, 1
+    return chosen
+
+
+def main():
+    """Measure, print, write."""
+    chosen = arguments()
+    shape = machine()
+    progress = lambda what: print(what, file=sys.stderr)  # noqa: E731
+    figures, shown = {}, []
+    names = list(ENGINES) if chosen.engine == "both" else [chosen.engine]
+    with tempfile.TemporaryDirectory(dir=chosen.dir) as folder:
+        for name in names:
+            try:
+                with ENGINES[name].running(chosen.dir, settles=not chosen.quick) as engine:
+                    found = asyncio.run(measure(engine, chosen, folder, progress))
+            except NoServer as error:
+                raise SystemExit(f"bench: {error}") from None
+            figures[name] = found
+            parts = {"questions": server_looks.table, "load": server_load.table}
+            shown += [parts[part](name, what) for part, what in found.items()]
+    place = f"{shape['date']}, {shape['python']}, {shape['system']}, {shape['cpu']}, {shape['cores']} cores"
+    heading = f"{place}, load {shape['load']} at the start.\n{chosen.size:,} failures, full durability.\n"
+    print(heading, *map(as_text, shown), sep="\n")
+    if chosen.json:
+        Path(chosen.json).write_text(json.dumps({"machine": shape, "figures": figures}, indent=1), encoding="utf-8")
+    if chosen.markdown:
+        write_between_marks(chosen.markdown, "\n".join([heading, *map(as_markdown, shown)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""A server in a process of its own, and clients of it that cost little, so that the server is what is measured."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+HOST = "127.0.0.1"
+GET = "GET {path} HTTP/1.1\r\nhost: {host}\r\naccept-encoding: gzip\r\n{more}\r\n"
+
+
+class ServerEnded(RuntimeError):
+    """The server has ended, or did not begin."""
+
+
+class Server:
+    """A running ``redrive serve``.
+
+    Attributes:
+        port: where it listens.
+        pid: its process.
+    """
+
+    def __init__(self, process, port):
+        self._process = process
+        self.port = port
+        self.pid = process.pid
+
+    @property
+    def memory_mb(self):
+        """Its memory now, in megabytes."""
+        for line in Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1]) / 1024
+        raise ServerEnded(f"the server has ended with {self._process.poll()}")
+
+    @property
+    def cpu_s(self):
+        """The CPU time it has used, in seconds."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def running_serve(url, folder, *switches):
+    """Start ``redrive serve`` on a database, and stop it; it must end well."""
+    log = Path(folder) / "serve.log"
+    command = [sys.executable, "-m", "redrive.cli", "serve", "--listen", f"{HOST}:0", *switches]
+    with log.open("w", encoding="utf-8") as out:
+        process = subprocess.Popen(  # noqa: S603 - our own
+            command, stdout=out, stderr=out, env={**os.environ, "REDRIVE_URL": url}, cwd=folder
+        )
+        try:
+            server = Server(process, _port(process, log))
+            _wait_until_ready(server)
+            yield server
+        finally:
+            process.terminate()
+            if code := process.wait(60):
+                raise ServerEnded(f"the server has ended with {code}: {log.read_text(encoding='utf-8')[-2000:]}")
+
+
+def _port(process, log):
+    """Wait until the server says where it listens."""
+    while process.poll() is None:
+        if found := re.search(rf"http://{HOST}:(\d+)", log.read_text(encoding="utf-8")):
+            return int(found[1])
+        time.sleep(0.02)
+    raise ServerEnded(f"the server has ended with {process.returncode}: {log.read_text(encoding='utf-8')[-2000:]}")
+
+
+def _wait_until_ready(server):
+    """Wait until the server can use its database."""
+    while True:
+        try:
+            with urlopen(f"http://{HOST}:{server.port}/ready"):
+                return
+        except HTTPError:  # not yet: 503
+            time.sleep(0.02)
+
+
+class Connection:
+    """One connection that is kept, for one request after the other. As a page does, it remembers the tags of answers.
+
+    Args:
+        server: where to.
+    """
+
+    def __init__(self, server):
+        self._server = server
+        self._tags = {}
+
+    async def __aenter__(self):
+        """Connect."""
+        self._reader, self._writer = await asyncio.open_connection(HOST, self._server.port)
+        return self
+
+    async def __aexit__(self, *_):
+        """Disconnect."""
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+    async def get(self, path, *, fresh=False):
+        """Ask for a path under ``/api/v1``; return status and body.
+
+        An answer of the last second will do, and one that is known already need not be sent again; not so if ``fresh``.
+        """
+        tag = None if fresh else self._tags.get(path)
+        more = ("" if fresh else "cache-control: max-age=1\r\n") + (f"if-none-match: {tag}\r\n" if tag else "")
+        await self._send(GET.format(path=f"/api/v1{path}", host=HOST, more=more))
+        status, headers, body = await self._answer()
+        if "etag" in headers:
+            self._tags[path] = headers["etag"]
+        return status, body
+
+    async def post(self, path, value):
+        """Post a value as JSON; return status and what is answered."""
+        body = json.dumps(value)
+        head = f"POST /api/v1{path} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\r\n"
+        await self._send(f"{head}content-length: {len(body)}\r\n\r\n{body}")
+        status, _, answer = await self._answer()
+        return status, json.loads(answer)
+
+    async def stream(self, path, seen):
+        """Listen to a stream until cancelled; count in ``seen`` what comes."""
+        await self._send(GET.format(path=f"/api/v1{path}", host=HOST, more="accept: text/event-stream\r\n"))
+        while line := await self._reader.readline():
+            if line.startswith(b"data:"):
+                seen["events"] += 1
+        seen["ended"] += 1
+
+    async def _send(self, text):
+        self._writer.write(text.encode())
+        await self._writer.drain()
+
+    async def _answer(self):
+        head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head.strip().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        body = await self._reader.readexactly(int(headers.get("content-length", 0)))
+        return int(first.split()[1]), headers, body
