@@ -50,6 +50,7 @@ STATUSES = {
     "queue-not-found": ErrorStatus(5, 404),
     "redirect-refused": ErrorStatus(7, 409),
     "request-repeated": ErrorStatus(6, 409),
+    "request-under-way": ErrorStatus(6, 409),
     "route-conflict": ErrorStatus(6, 409),
     "route-file-error": ErrorStatus(2, 400),
     "route-not-found": ErrorStatus(3, 404),

@@ -31,6 +31,7 @@ RedriveError            - the base of them all
     QueueNotFound       - a queue that was not declared
     RedirectRefused     - a redirect that would make a chain, or a second of the same queue
     RequestRepeated     - a request that was made before, with the same key
+    RequestUnderWay     - a request with the same key is being worked on
     RouteConflict       - another process has changed the routes, or the state of one does not allow it
     RouteFileError      - a file of routes that cannot be used
     RouteNotFound       - no route has this name
@@ -121,6 +122,7 @@ __all__ = [
     "RedirectRefused",
     "RedriveError",
     "RequestRepeated",
+    "RequestUnderWay",
     "RouteConflict",
     "RouteFileError",
     "RouteNotFound",
@@ -1173,6 +1175,15 @@ class RequestRepeated(UsageError, code="request-repeated"):
 
     def __str__(self) -> str:
         return f"a request with the key {self.key!r} was made before; the audit trail says what came of it"
+
+
+class RequestUnderWay(RequestRepeated, code="request-under-way"):
+    """A request with this key is being worked on, or its server ended a moment ago."""
+
+    def __str__(self) -> str:
+        return (
+            f"a request with the key {self.key!r} is being worked on; make it again in a minute to see what came of it"
+        )
 
 
 class SignInRequired(UsageError, code="sign-in-required"):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The port of the server's own store: who may sign in, who has, and what has changed. Each verb is one transaction."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
 
 from redrive.access.records import Rights, SessionInfo, TokenInfo, UserInfo
 
@@ -22,6 +23,47 @@ class LastChanges(NamedTuple):
     audit: int
     routes: int
     pipelines: int
+
+
+class RequestState(Enum):
+    """What is known about a request with a key."""
+
+    BEGUN = "begun"
+    """It was not known, and is now the caller's to work on."""
+
+    UNDER_WAY = "under way"
+    """Another request with its key is being worked on."""
+
+    DONE = "done"
+
+
+class RequestStore(Protocol):
+    """Requests that are made once for a key."""
+
+    async def begin_request(self, name: str, working_s: float, kept_s: float) -> RequestState:
+        """Write down that a request is being worked on, unless it is already, or is done.
+
+        Args:
+            name: the request.
+            working_s: after so long a request that was begun is taken for one whose server has ended.
+            kept_s: how long requests are remembered.
+        """
+        ...
+
+    async def finish_request(self, name: str) -> None:
+        """Write down that a request is done."""
+        ...
+
+    async def forget_request(self, name: str) -> None:
+        """Forget a request that came to nothing."""
+        ...
+
+    def doing_request(self, name: str, key: str, kept_s: float) -> Callable[[Any], object]:
+        """Return the part of a transaction that writes down that a request is done by it.
+
+        It raises RequestRepeated, so that nothing is done, if it was done before.
+        """
+        ...
 
 
 class TokenStore(Protocol):
@@ -105,7 +147,7 @@ class UserStore(Protocol):
         ...
 
 
-class AccessStore(TokenStore, UserStore, Protocol):
+class AccessStore(RequestStore, TokenStore, UserStore, Protocol):
     """What the server keeps for itself."""
 
     async def open(self) -> None:

@@ -5,8 +5,13 @@ import base64
 
 import pytest
 
+from redrive import connect, open_recovery
 from redrive.access import Role
 from redrive.broker.views import received_view
+from redrive.errors import EngineUnavailable
+from redrive.server import open_desk
+from redrive.testing import ManualClock
+from tests.server.conftest import client_of
 
 
 @pytest.fixture
@@ -50,6 +55,69 @@ async def test_a_request_with_a_key_is_made_once(client, desk, orders):
     assert (await desk.broker.inspect("orders")).ready == 1
     assert (await client.post(f"{orders}/purge", headers=key)).json()["removed"] == 1  # another request
     assert (await client.post(f"{orders}/purge", headers=key)).json()["code"] == "request-repeated"
+
+
+async def test_messages_are_sent_once_for_a_key_though_the_store_goes_away(client, desk, orders, monkeypatch):
+    asked, key = {"messages": [{"body": "one"}]}, {"Idempotency-Key": "k-1"}
+    away = Away(desk.broker)
+    monkeypatch.setattr(type(desk.broker), "apply", away.before)
+    assert (await client.post(f"{orders}/messages", json=asked, headers=key)).status_code == 503
+    monkeypatch.setattr(type(desk.broker), "apply", away.after)
+    assert (await client.post(f"{orders}/messages", json=asked, headers=key)).status_code == 503  # it was stored
+    monkeypatch.undo()
+    assert (await client.post(f"{orders}/messages", json=asked, headers=key)).json()["code"] == "request-repeated"
+    assert (await desk.broker.inspect("orders")).ready == 1
+
+
+class Away:
+    """A store that goes away before it does something, or after it."""
+
+    def __init__(self, broker):
+        self._apply = type(broker).apply
+
+    async def before(self, *_effects, **_more):
+        raise EngineUnavailable("gone")
+
+    @property
+    def after(self):
+        async def apply(broker, *effects, **more):
+            await self._apply(broker, *effects, **more)
+            raise EngineUnavailable("gone")
+
+        return apply
+
+
+async def test_a_request_that_came_to_nothing_can_be_made_again_with_its_key(client, desk):
+    key = {"Idempotency-Key": "k-1"}
+    assert (await client.post("/queues/none/purge", headers=key)).status_code == 404
+    await desk.broker.declare("none")
+    assert (await client.post("/queues/none/purge", headers=key)).status_code == 200
+    assert (await client.post("/queues/none/purge", headers=key)).json()["code"] == "request-repeated"
+
+
+async def test_a_request_whose_server_ended_is_made_again_after_a_minute(url, monkeypatch):
+    clock, key = ManualClock(), {"Idempotency-Key": "k-1"}
+    async with connect(url, clock=clock) as broker, open_desk(broker, open_recovery(broker)) as desk:
+        client = client_of(desk)
+        await broker.declare("orders")
+        monkeypatch.setattr(type(broker), "purge", ended)
+        with pytest.raises(Ended):
+            await client.post("/queues/orders/purge", headers=key)
+        monkeypatch.undo()
+        assert (await client.post("/queues/orders/purge", headers=key)).json()["code"] == "request-under-way"
+        clock.advance(61)
+        assert (await client.post("/queues/orders/purge", headers=key)).status_code == 200
+        assert (await client.post("/queues/orders/purge", headers=key)).json()["code"] == "request-repeated"
+        clock.advance(86_401)
+        assert (await client.post("/queues/orders/purge", headers=key)).status_code == 200  # forgotten after a day
+
+
+class Ended(BaseException):
+    """The process ends here."""
+
+
+async def ended(*_):
+    raise Ended
 
 
 async def test_a_key_of_somebody_else_is_another_key(client, as_someone, orders):

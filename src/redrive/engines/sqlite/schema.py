@@ -11,7 +11,7 @@ import sqlite3
 from contextlib import closing
 from functools import cache
 
-from redrive.engines.sql.access.schema import ACCESS
+from redrive.engines.sql.access.schema import ACCESS, REQUESTS
 from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.history.schema import HISTORY, SQLITE_TRIGGER
 from redrive.engines.sql.journey.schema import JOURNEYS
@@ -155,6 +155,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0012_history", SQLITE.migration(HISTORY) + SQLITE_TRIGGER),
     ("0013_journeys", SQLITE.migration(JOURNEYS)),
     ("0014_access", SQLITE.migration(ACCESS)),
+    ("0015_requests", SQLITE.migration(REQUESTS)),
 )
 
 _OLD_NAMES = re.compile(

@@ -17,7 +17,7 @@ from redrive.server.api.endpoint import Caller, Endpoints, Name
 from redrive.server.api.message_models import HeaderModel, ReceivedModel
 from redrive.server.api.models import Instant, ViewModel
 from redrive.server.api.pages import LARGEST_NUMBER, PAGED, Page
-from redrive.server.api.requests import Key, once
+from redrive.server.api.requests import Key, done_with, once
 
 _LARGEST = 2**63 - 1
 Sequence_ = Annotated[int, Path(ge=0, le=_LARGEST, description="The message's number in its queue.", examples=[17])]
@@ -147,9 +147,10 @@ async def send_messages(caller: Caller, name: Name, asked: SendAsked, key: Key =
     async def send() -> Sequence[int | None]:
         broker = caller.desk.broker
         at = utc(broker.clock.time() + asked.delay) if asked.delay else None
-        return await broker.apply(*(Send(name, each.message(), at) for each in asked.messages))
+        sends = [Send(name, each.message(), at) for each in asked.messages]
+        return await broker.apply(*sends, inside=done_with(caller, key))
 
-    numbers = await caller.change(f"queue:{name}", once(caller, key, send), queues=[name])
+    numbers = await caller.change(f"queue:{name}", send, queues=[name])
     sent = [each for each in numbers if each is not None]
     return sent_view(
         name,

@@ -52,3 +52,13 @@ CREATE TABLE @.access_attempts (
 CREATE INDEX @_access_attempts_key ON @.access_attempts (key, at);
 CREATE INDEX @_access_attempts_at ON @.access_attempts (at);
 """
+
+REQUESTS = """
+-- requests that are made once for a key
+CREATE TABLE @.access_requests (
+    name text PRIMARY KEY,
+    begun_at @time NOT NULL,
+    done_at @time  -- null: it is being worked on, or was when a server ended
+);
+CREATE INDEX @_access_requests_begun ON @.access_requests (begun_at);
+"""

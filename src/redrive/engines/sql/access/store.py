@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The server's own store of an engine that is a database: each verb is a script."""
 
-from redrive.engines.sql.access import last_changes, token_rows, user_rows
-from redrive.engines.sql.verbs import SqlStore, reads, writes
+from redrive.engines.sql.access import last_changes, request_rows, token_rows, user_rows
+from redrive.engines.sql.verbs import SqlStore, joins, reads, writes
 
 
 class SqlAccessStore(SqlStore):
@@ -16,6 +16,12 @@ class SqlAccessStore(SqlStore):
     token_of = reads(token_rows.token_of)
     use_token = writes(token_rows.use_token)
     revoke_token = writes(token_rows.revoke_token)
+
+    # --- requests
+    begin_request = writes(request_rows.begin_request)
+    finish_request = writes(request_rows.finish_request)
+    forget_request = writes(request_rows.forget_request)
+    doing_request = joins(request_rows.do_request)
 
     # --- users
     add_user = writes(user_rows.add_user)
