@@ -1,77 +1,119 @@
 # SPDX-License-Identifier: MIT
 """The command line: all commands under one name."""
 
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
 from redrive import __version__
-from redrive.cli.commands import (
-    attention,
-    dead,
-    demo,
-    failed,
-    history,
-    ingest,
-    messages,
-    operations,
-    pipeline,
-    policies,
-    queues,
-    recover,
-    redirects,
-    routes,
-    serve,
-    tokens,
-    topics,
-    trace,
-    users,
-    worker,
-    workers,
-)
 from redrive.cli.output import console
 from redrive.remote import TOKEN_VARIABLE
 
 SERVER_VARIABLE = "REDRIVE_SERVER"
 
+_QUEUES, _ROUTES, _RECOVERY, _MORE = "Queues and messages", "Routes and pipelines", "Failed messages", "More"
+_SERVER = "Server"
+
+
+class _Place(NamedTuple):
+    """Where a command or a group of commands is: in the help, and in the code."""
+
+    panel: str
+    module: str
+    attribute: str = "app"
+
+
+_PLACES = {
+    "send": _Place(_QUEUES, "messages", "send"),
+    "receive": _Place(_QUEUES, "messages", "receive"),
+    "peek": _Place(_QUEUES, "messages", "peek"),
+    "cancel": _Place(_QUEUES, "messages", "cancel"),
+    "worker": _Place(_QUEUES, "worker", "worker"),
+    "workers": _Place(_QUEUES, "workers", "workers"),
+    "ingest": _Place(_RECOVERY, "ingest", "ingest"),
+    "recover": _Place(_RECOVERY, "recover", "recover"),
+    "edit": _Place(_RECOVERY, "recover", "edit"),
+    "archive": _Place(_RECOVERY, "recover", "archive"),
+    "restore": _Place(_RECOVERY, "recover", "restore"),
+    "resolve": _Place(_RECOVERY, "recover", "resolve"),
+    "history": _Place(_MORE, "history", "history"),
+    "trace": _Place(_MORE, "trace", "trace"),
+    "attention": _Place(_MORE, "attention", "attention"),
+    "serve": _Place(_SERVER, "serve", "serve"),
+    "demo": _Place(_MORE, "demo", "demo"),
+    "queues": _Place(_QUEUES, "queues"),
+    "topics": _Place(_QUEUES, "topics"),
+    "dead": _Place(_QUEUES, "dead"),
+    "routes": _Place(_ROUTES, "routes"),
+    "pipeline": _Place(_ROUTES, "pipeline"),
+    "failed": _Place(_RECOVERY, "failed"),
+    "operations": _Place(_RECOVERY, "operations"),
+    "redirects": _Place(_RECOVERY, "redirects"),
+    "policies": _Place(_MORE, "policies"),
+    "tokens": _Place(_SERVER, "tokens"),
+    "users": _Place(_SERVER, "users"),
+}
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name. Each is imported when it is asked for: all of them take a second."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a command of the click that typer brings along
+        if name not in self._made:
+            self._made[name] = _made(name, _PLACES[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
+def _made(name: str, place: _Place) -> Any:  # noqa: ANN401 - same
+    """Import a command or a group, and return it as typer makes it."""
+    found = getattr(import_module(f"redrive.cli.commands.{place.module}"), place.attribute)
+    around = typer.Typer()
+    if isinstance(found, typer.Typer):
+        around.add_typer(found, name=name, rich_help_panel=place.panel)
+    else:
+        around.command(name, rich_help_panel=place.panel)(found)
+    made = typer.main.get_group(around).commands[name]
+    _hide_types(made)
+    return made
+
+
+class _Redrive(TyperGroup):
+    """All commands."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = _Commands()  # type: ignore[assignment]  # nothing is added to them
+
+
 app = typer.Typer(
     name="redrive",
+    cls=_Redrive,
     help="Five layers of retry on one durable broker. Today: retries, durable queues, routes, pipelines, recovery.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-_QUEUES, _ROUTES, _RECOVERY, _MORE = "Queues and messages", "Routes and pipelines", "Failed messages", "More"
-_SERVER = "Server"
-for _command in (messages.send, messages.receive, messages.peek, messages.cancel, worker.worker, workers.workers):
-    app.command(rich_help_panel=_QUEUES)(_command)
-app.add_typer(queues.app, name="queues", rich_help_panel=_QUEUES)
-app.add_typer(topics.app, name="topics", rich_help_panel=_QUEUES)
-app.add_typer(dead.app, name="dead", rich_help_panel=_QUEUES)
-app.add_typer(routes.app, name="routes", rich_help_panel=_ROUTES)
-app.add_typer(pipeline.app, name="pipeline", rich_help_panel=_ROUTES)
-for _command in (ingest.ingest, recover.recover, recover.edit, recover.archive, recover.restore, recover.resolve):
-    app.command(rich_help_panel=_RECOVERY)(_command)
-app.add_typer(failed.app, name="failed", rich_help_panel=_RECOVERY)
-app.add_typer(operations.app, name="operations", rich_help_panel=_RECOVERY)
-app.add_typer(redirects.app, name="redirects", rich_help_panel=_RECOVERY)
-app.command(rich_help_panel=_MORE)(history.history)
-app.command(rich_help_panel=_MORE)(trace.trace)
-app.command(rich_help_panel=_MORE)(attention.attention)
-app.add_typer(policies.app, name="policies", rich_help_panel=_MORE)
-app.command(rich_help_panel=_SERVER)(serve.serve)
-app.add_typer(tokens.app, name="tokens", rich_help_panel=_SERVER)
-app.add_typer(users.app, name="users", rich_help_panel=_SERVER)
-app.command(rich_help_panel=_MORE)(demo.demo)
 
 
-def command_line() -> Any:  # noqa: ANN401 - a command of the click that typer brings along
+def command_line() -> Any:  # noqa: ANN401 - same
     """Return the whole command line, as it is run."""
     whole = typer.main.get_command(app)
-    _hide_types(whole)
+    _hide_types(whole, nested=False)
     return whole
 
 
-def _hide_types(command: Any) -> None:  # noqa: ANN401 - same
+def _hide_types(command: Any, *, nested: bool = True) -> None:  # noqa: ANN401 - same
     """Show flags and arguments without a type in the help: ``--yes <bool>`` would look as if it took a value."""
     help_option = command.get_help_option(typer.Context(command))
     for each in (*command.params, help_option):
@@ -79,7 +121,7 @@ def _hide_types(command: Any) -> None:  # noqa: ANN401 - same
             each.metavar = ""
         if each.param_type_name == "argument":
             each.display_type_rich = _no_type
-    for each in getattr(command, "commands", {}).values():
+    for each in getattr(command, "commands", {}).values() if nested else ():
         _hide_types(each)
 
 
@@ -93,14 +135,10 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature for
         raise typer.Exit
 
 
-def _through(server: str) -> dict[str, Any]:
-    """Return defaults for all commands that let them ask a server, where they would open a database."""
-
-    def below(command: Any) -> dict[str, Any]:  # noqa: ANN401 - as command_line
-        commands = getattr(command, "commands", {})
-        return {"url": server, **{name: below(each) for name, each in commands.items()}}
-
-    return below(typer.main.get_command(app))
+def _through(server: str, command: Any) -> dict[str, Any]:  # noqa: ANN401 - same
+    """Return defaults for a command and those below it that let them ask a server, where they would open a database."""
+    commands = getattr(command, "commands", {})
+    return {"url": server, **{name: _through(server, each) for name, each in commands.items()}}
 
 
 @app.callback()
@@ -121,4 +159,5 @@ def _redrive(
     ] = False,
 ) -> None:
     if server is not None:
-        context.default_map = _through(server)
+        commands, name = getattr(context.command, "commands", {}), context.invoked_subcommand or ""
+        context.default_map = {name: _through(server, commands[name])} if name in commands else {}
