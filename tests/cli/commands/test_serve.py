@@ -1,49 +1,13 @@
 # SPDX-License-Identifier: MIT
 """``redrive serve`` as a process of its own: it starts, answers, and ends without a word."""
 
-import re
 import signal
 import socket
-import subprocess
-import sys
-from contextlib import contextmanager
 
 import httpx
 import pytest
 
-from tests.patience import PATIENCE_S
-
-
-@contextmanager
-def serving(*arguments, cwd):
-    """Start a server; it is stopped at the end, if it still runs."""
-    command = [sys.executable, "-m", "redrive.cli", "serve", "--listen", "127.0.0.1:0", *map(str, arguments)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def address(process):
-    line = process.stdout.readline()
-    found = re.match(r"serves at (http://\S+); Ctrl-C stops it", line)
-    assert found, (line, process.stderr.read())
-    return found[1]
-
-
-def ready(base):
-    """Wait until a server is ready."""
-    with httpx.Client(base_url=base, timeout=PATIENCE_S) as client:
-        while (answer := client.get("/ready")).status_code == 503:
-            assert answer.json()["missing"]
-    return answer
-
-
-def ended(process):
-    out, err = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, out, err
+from tests.serving import address, ended, ready, serving
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
