@@ -20,6 +20,7 @@ from redrive.errors import (
 )
 from redrive.testing import ManualClock
 from redrive.wiring import open_access
+from tests.cheap_passwords import use_cheap_passwords
 from tests.migrated import use_copies
 
 PASSWORD = "correct horse battery"  # noqa: S105 - for tests
@@ -36,7 +37,8 @@ def clock():
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def access(request, tmp_path, clock):
+async def access(request, tmp_path, clock, monkeypatch):
+    use_cheap_passwords(monkeypatch)
     url = f"sqlite:///{tmp_path}/access.db"
     if request.param == "postgres":
         found, schema = request.getfixturevalue("postgres_url"), request.getfixturevalue("emptied_schema")

@@ -4,7 +4,9 @@
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -22,15 +24,53 @@ IMPURE = ("asyncio", "http", "os", "random", "secrets", "socket", "sqlite3", "su
 SQL = re.compile(r"\b(SELECT\s|INSERT INTO|UPDATE \w+ SET|DELETE FROM|CREATE (TABLE|INDEX))")
 
 
-def each(paths: list[Path]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("path", paths, ids=lambda path: str(path.relative_to(ROOT)))
+class Shape(NamedTuple):
+    """What is looked at of a module; the tree itself is forgotten, for all of them together are large."""
+
+    lines: int
+    functions: list[tuple[str, int]]
+    """Their names, and how long they are; several may have one name."""
+
+    docstring: str
+    imports: list[str]
+    """What is imported when it runs."""
+
+    exports: dict[str, str]
+    """Of a package: the modules in which the names are defined that it exports."""
+
+    sql: list[str]
+    """The strings that are SQL."""
 
 
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
-PURE = [path for path in MODULES if "Pure:" in (ast.get_docstring(parse(path)) or "")]
+@cache
+def shapes() -> dict[Path, Shape]:
+    """Return the shape of every module; each is parsed once."""
+    return {path: shape(path) for path in MODULES}
+
+
+def shape(path: Path) -> Shape:
+    tree = parse(path)
+    return Shape(
+        lines=len(path.read_text().splitlines()),
+        functions=[(found.name, length(found)) for found in functions(tree)],
+        docstring=ast.get_docstring(tree) or "",
+        imports=list(runtime_imports(tree)),
+        exports=exports(path, tree) if path.name == "__init__.py" else {},
+        sql=[text for text in strings(tree) if SQL.search(text)],
+    )
+
+
+def exports(path: Path, tree: ast.Module) -> dict[str, str]:
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return {f"{dotted(path)}.{alias.name}": str(node.module) for node in imports for alias in node.names}
+
+
+def pure() -> dict[Path, Shape]:
+    return {path: found for path, found in shapes().items() if "Pure:" in found.docstring}
 
 
 def dotted(path: Path) -> str:
@@ -50,31 +90,33 @@ def strings(tree: ast.Module) -> Iterator[str]:
             yield node.value
 
 
-@each(MODULES)
-def test_a_file_is_not_too_long(path):
-    limit = 700 if "engines" in path.parts else 400
+def most_lines(path: Path) -> int:
+    """Return how long a file may be."""
     if path.name == "errors.py":
-        limit = 1_300  # all errors are one tree, to be looked up in
+        return 1_300  # all errors are one tree, to be looked up in
     if path.name == "blocking.py":
-        limit = 450  # written by a tool, a method for each of its twin
-    lines = len(path.read_text().splitlines())
-    assert lines <= limit
+        return 450  # written by a tool, a method for each of its twin
+    return 700 if "engines" in path.parts else 400
 
 
-@each(MODULES)
-def test_no_function_is_too_long(path):
-    too_long = {found.name: length(found) for found in functions(parse(path)) if length(found) > LONGEST_FUNCTION}
-    assert too_long == {}
+def test_no_file_is_too_long():
+    assert {dotted(path): each.lines for path, each in shapes().items() if each.lines > most_lines(path)} == {}
+
+
+def test_no_function_is_too_long():
+    all_of_them = (
+        (dotted(path), name, size) for path, each in shapes().items() for name, size in each.functions
+    )
+    assert [found for found in all_of_them if found[2] > LONGEST_FUNCTION] == []
 
 
 def test_nine_functions_in_ten_are_short():
-    lengths = sorted(length(found) for path in MODULES for found in functions(parse(path)))
+    lengths = sorted(size for each in shapes().values() for _, size in each.functions)
     assert lengths[len(lengths) * 9 // 10] <= USUAL_FUNCTION
 
 
-@each(MODULES)
-def test_a_module_says_what_it_is(path):
-    assert ast.get_docstring(parse(path)), "open the module with one sentence that says what it is"
+def test_every_module_opens_with_one_sentence_that_says_what_it_is():
+    assert [dotted(path) for path, each in shapes().items() if not each.docstring] == []
 
 
 @pytest.mark.parametrize("top", ["src", "tests", "bench", "examples"])
@@ -82,36 +124,25 @@ def test_no_module_is_a_drawer_for_odds_and_ends(top):
     assert [path for path in (ROOT / top).rglob("*") if path.stem.strip("_") in DRAWERS] == []
 
 
-@each(PURE)
-def test_a_pure_module_has_neither_clock_nor_chance_nor_io(path):
-    assert [name for name in runtime_imports(parse(path)) if is_in(name, IMPURE)] == []
+def test_a_pure_module_has_neither_clock_nor_chance_nor_io():
+    imports = [(dotted(path), name) for path, each in pure().items() for name in each.imports]
+    assert [found for found in imports if is_in(found[1], IMPURE)] == []
 
 
-def defined_in() -> dict[str, str]:
-    """Return the modules in which the names are defined that packages export: a package's door is as pure as they."""
-    doors = [path for path in MODULES if path.name == "__init__.py"]
-    return {
-        f"{dotted(path)}.{alias.name}": str(node.module)
-        for path in doors
-        for node in parse(path).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+def test_a_pure_module_builds_on_pure_modules():
+    known = ("redrive.errors", *(dotted(path) for path in pure()))
+    homes = {
+        name: home for each in shapes().values() for name, home in each.exports.items()
+    }  # a door is as pure as they
+    imports = [
+        (dotted(path), name) for path, each in pure().items() for name in each.imports if is_in(name, ["redrive"])
+    ]
+    assert [found for found in imports if not is_in(found[1], known) and homes.get(found[1]) not in known] == []
 
 
-HOMES = defined_in()
-
-
-@each(PURE)
-def test_a_pure_module_builds_on_pure_modules(path):
-    pure = ("redrive.errors", *(dotted(other) for other in PURE))
-    ours = [name for name in runtime_imports(parse(path)) if is_in(name, ["redrive"])]
-    assert [name for name in ours if not is_in(name, pure) and HOMES.get(name) not in pure] == []
-
-
-@each([path for path in MODULES if "engines" not in path.parts])
-def test_sql_stays_in_the_engines(path):
-    assert [text for text in strings(parse(path)) if SQL.search(text)] == []
+def test_sql_stays_in_the_engines():
+    found = {dotted(path): each.sql for path, each in shapes().items() if "engines" not in path.parts}
+    assert {name: texts for name, texts in found.items() if texts} == {}
 
 
 def test_documents_and_examples_import_public_paths_only():

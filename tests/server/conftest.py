@@ -10,6 +10,7 @@ import pytest
 from redrive import connect, open_recovery
 from redrive.access import Principal, Role
 from redrive.server import ServerSettings, create_app, open_desk
+from tests.cheap_passwords import use_cheap_passwords
 from tests.migrated import use_copies
 
 
@@ -23,8 +24,9 @@ def url(request, tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def new_files_have_their_tables(monkeypatch):
+def everything_that_takes_long_is_quick(monkeypatch):
     use_copies(monkeypatch)
+    use_cheap_passwords(monkeypatch)
 
 
 @pytest.fixture
