@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 _MARK = re.compile(r"@\.|IN @ints|IN @texts| @lock|@list|\?|@(?P<search>contains|within|header)\((?P<column>[\w.]+)\)")
-_GIVEN = re.compile(r"\bg\.(\w+)|@time")
+_GIVEN = re.compile(r"\bg\.(\w+)")
 _TAKES_A_VALUE = frozenset({"?", "IN @ints", "IN @texts", "contains", "within", "header"})
 
 
@@ -53,18 +53,50 @@ def statement(dialect: Dialect, text: str, prefix: str) -> str:
     return _MARK.sub(word, text)
 
 
-def sqlite_values(text: str, names: tuple[str, ...], prefix: str) -> str:
-    """Return the expressions of an insertion in SQLite for rows of values; the value after the last is the time."""
-    numbers = {name: number for number, name in enumerate((*names, "time"), 1)}
-    expressions = _GIVEN.sub(lambda found: f"?{numbers[found[1] or 'time']}", text)
-    return expressions.replace("@.", prefix)
+@lru_cache(maxsize=500)
+def sqlite_values(text: str, names: tuple[str, ...], prefix: str, many: int) -> str:
+    """Return an insertion of rows of ``@given`` values in SQLite; the value after the last row is the time.
+
+    Args:
+        text: the insertion, up to the expressions for one row, in brackets.
+        names: the names of the values.
+        prefix: the prefix of Redrive's tables.
+        many: how many rows there are.
+    """
+    head, expressions = text.rsplit(" VALUES ", 1)
+    rows = [_numbered(expressions, numbers) for numbers in _numbers(names, many)]
+    return f"{head} VALUES {', '.join(rows)}".replace("@time", f"?{_time(names, many)}").replace("@.", prefix)
 
 
-@lru_cache(maxsize=200)
-def sqlite_given(text: str, names: tuple[str, ...], prefix: str) -> str:
-    """Return a statement on one row of ``@given`` values in SQLite; its last value is the time."""
-    given = ", ".join(f"?{number} AS {name}" for number, name in enumerate((*names, "time"), 1))
-    return text.replace("@given", f"(SELECT {given}) AS g").replace("@time", "g.time").replace("@.", prefix)
+@lru_cache(maxsize=500)
+def sqlite_given(text: str, names: tuple[str, ...], prefix: str, many: int = 1) -> str:
+    """Return a statement on rows of ``@given`` values in SQLite; the value after the last row is the time.
+
+    Args:
+        text: the statement.
+        names: the names of the values.
+        prefix: the prefix of Redrive's tables.
+        many: how many rows there are.
+    """
+    rows = [
+        f"SELECT {', '.join(f'?{number} AS {name}' for name, number in numbers.items())}"
+        for numbers in _numbers(names, many)
+    ]
+    given = text.replace("@given", f"({' UNION ALL '.join(rows)}) AS g")
+    return given.replace("@time", f"?{_time(names, many)}").replace("@.", prefix)
+
+
+def _numbers(names: Sequence[str], many: int) -> list[dict[str, int]]:
+    """Return the numbers of values by their names, for each row."""
+    return [{name: row * len(names) + place for place, name in enumerate(names, 1)} for row in range(many)]
+
+
+def _numbered(expressions: str, numbers: Mapping[str, int]) -> str:
+    return _GIVEN.sub(lambda found: f"?{numbers[found[1]]}", expressions)
+
+
+def _time(names: Sequence[str], many: int) -> int:
+    return len(names) * many + 1
 
 
 def postgres_given(text: str, columns: Sequence[tuple[str, str]], prefix: str, first: int) -> str:

@@ -7,7 +7,7 @@ waits, and ends at the first ``send``.
 
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, Protocol, TypeVar, assert_never
@@ -37,8 +37,11 @@ from redrive.engines.sql.script import (
 )
 
 T = TypeVar("T")
-_AT_ONCE = 20
-"""SQLite copies every page that a statement with triggers changes, once for each statement."""
+_AT_ONCE: Final = (32, 8, 1)
+"""Of so many rows SQLite gets one statement: each takes a while to begin, and another thread may run in between.
+
+With triggers, SQLite also copies every page that a statement changes, once for each statement.
+"""
 
 SQLITE_PREFIX = "redrive_"
 """The prefix of Redrive's tables in SQLite, where a program's own tables may be in the same file."""
@@ -69,6 +72,10 @@ class Driver(Protocol):
 
     async def change(self, change: Change, values: Sequence[object]) -> bool:
         """Change a row; return whether it was as expected."""
+        ...
+
+    async def change_all(self, change: Change, rows: Sequence[Sequence[object]]) -> bool:
+        """Make the same change in several rows; return whether all were as expected."""
         ...
 
     async def insert(self, rows: Mapping[TableColumns, Sequence[Sequence[object]]]) -> None:
@@ -147,26 +154,37 @@ class SqliteDriver:
 
     async def change(self, change: Change, values: Sequence[object]) -> bool:
         """Change a row; return whether it was as expected."""
-        text = sqlite_given(change.text, _names(change), self.prefix)
-        found = self._connection.execute(text, (*values, self._time)).fetchall()
-        return bool(found) and found[0][0] != ""
+        return await self.change_all(change, [values])
+
+    async def change_all(self, change: Change, rows: Sequence[Sequence[object]]) -> bool:
+        """Change rows, several with one statement; return whether all were as expected."""
+        for page in _pages(rows):
+            text = sqlite_given(change.text, _names(change), self.prefix, len(page))
+            found = self._connection.execute(text, [*chain.from_iterable(page), self._time]).fetchall()
+            if len(found) != len(page) or ("",) in found:
+                return False
+        return True
 
     async def insert(self, rows: Mapping[TableColumns, Sequence[Sequence[object]]]) -> None:
-        """Insert rows, table by table, many with one statement where triggers make a statement expensive."""
+        """Insert rows, table by table, several with one statement."""
         for table, values in rows.items():
-            at_once = _AT_ONCE if table.has_triggers else 1
-            whole = len(values) - len(values) % at_once if at_once > 1 else 0
-            if whole:
-                several = statement(self.dialect, table.insert_several(at_once), self.prefix)
-                pages = (values[start : start + at_once] for start in range(0, whole, at_once))
-                self._connection.executemany(several, ([*chain.from_iterable(page)] for page in pages))
-            if rest := values[whole:]:
-                given = [(*row, self._time) for row in rest] if table.uses_time else rest
-                self._connection.executemany(_sqlite_insert(table, self.prefix), given)
+            time = [self._time] if table.uses_time else []
+            for page in _pages(values):
+                text = _sqlite_insert(table, self.prefix, len(page))
+                self._connection.execute(text, [*chain.from_iterable(page), *time])
 
     async def now(self) -> float:
         """Return the time at which the transaction began."""
         return self._time
+
+
+def _pages(rows: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
+    """Divide rows into pages of a few sizes, so that there are few different statements."""
+    start = 0
+    for size in _AT_ONCE:
+        while len(rows) - start >= size:
+            yield rows[start : start + size]
+            start += size
 
 
 def run_sqlite(connection: sqlite3.Connection, script: Script[T], time: float) -> T:
@@ -238,6 +256,13 @@ class PostgresDriver:
         found = await self._connection.fetch(text, await self.now(), *([value] for value in values))
         return bool(found) and found[0][0] != ""
 
+    async def change_all(self, change: Change, rows: Sequence[Sequence[object]]) -> bool:
+        """Make the same change in several rows, one after another; return whether all were as expected."""
+        for values in rows:
+            if not await self.change(change, values):
+                return False
+        return True
+
     async def insert(self, rows: Mapping[TableColumns, Sequence[Sequence[object]]]) -> None:
         """Insert rows into all tables with one statement."""
         given = {table: values for table, values in rows.items() if values}
@@ -274,11 +299,11 @@ def parts_inserting(tables: Iterable[TableColumns], prefix: str, first: int) -> 
     return parts, first
 
 
-@lru_cache(maxsize=200)
-def _sqlite_insert(table: TableColumns, prefix: str) -> str:
+@lru_cache(maxsize=500)
+def _sqlite_insert(table: TableColumns, prefix: str, many: int) -> str:
     named = table.expressions
     text = f"INSERT INTO @.{table.table} ({', '.join(named)}) VALUES ({', '.join(named.values())})"
-    return sqlite_values(text, _names(table), prefix)
+    return sqlite_values(text, _names(table), prefix, many)
 
 
 @lru_cache(maxsize=200)

@@ -64,14 +64,12 @@ class TableColumns:
         table: the table.
         columns: the columns that rows have values for, each with its type in PostgreSQL, and an exclamation mark if no
             value is NULL.
-        has_triggers: whether inserting a row changes other tables.
         filled: further columns, each with an expression; ``@time`` is the time of the transaction, and ``g`` is the
             row of values.
     """
 
     table: str
     columns: tuple[tuple[str, str], ...]
-    has_triggers: bool = False
     filled: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -83,11 +81,6 @@ class TableColumns:
     def uses_time(self) -> bool:
         """Whether a column has the time of the transaction."""
         return any("@time" in expression for _, expression in self.filled)
-
-    def insert_several(self, many: int) -> str:
-        """Return the statement that inserts so many rows."""
-        row = f"({', '.join('?' * len(self.columns))})"
-        return f"{insert(self.table, [name for name, _ in self.columns])}{f', {row}' * (many - 1)}"
 
 
 @dataclass(frozen=True, slots=True)

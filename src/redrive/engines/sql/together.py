@@ -10,12 +10,16 @@ from functools import lru_cache
 from typing import Any
 
 from redrive.engines.sql.dialects import postgres_given, statement
-from redrive.engines.sql.runner import Driver, SqliteDriver, all_changed, finished, parts_inserting, run
+from redrive.engines.sql.runner import Driver, SqliteDriver, finished, parts_inserting, run
 from redrive.engines.sql.script import DONE, Change, Guarded, Inserts, Keyed, Now, Row, Script, Step, TableColumns
 
 
 class SameKey(Exception):
     """Two scripts are about the same thing: they cannot be run together."""
+
+
+class OtherRow(Exception):
+    """A row that a script is to change is not as expected: it has to be run by itself to find out why."""
 
 
 async def run_together(scripts: Sequence[Script[Any]], driver: Driver) -> list[Any]:
@@ -45,17 +49,16 @@ def run_sqlite_together(connection: sqlite3.Connection, scripts: Sequence[Script
 async def _answers(steps: Mapping[int, Step], driver: Driver) -> dict[int, Sequence[Row]]:
     answers: dict[int, Sequence[Row]] = {}
     keyed: dict[str, dict[int, Keyed]] = {}
-    inserts: dict[TableColumns, list[Sequence[object]]] = {}
+    guarded = {place: step for place, step in steps.items() if isinstance(step, Guarded)}
+    inserts = await _changed(guarded.values(), driver)
     for place, step in steps.items():
-        if isinstance(step, Keyed):
+        if place in guarded:
+            answers[place] = DONE
+        elif isinstance(step, Keyed):
             keyed.setdefault(step.text, {})[place] = step
         elif isinstance(step, Inserts):
             answers[place] = ()
             _gather(step.rows, inserts)
-        elif isinstance(step, Guarded):
-            answers[place] = DONE if await all_changed(step, driver) else ()
-            if answers[place]:
-                _gather(step.rows, inserts)
         elif isinstance(step, Now):
             answers[place] = [(await driver.now(),)]
         else:
@@ -65,6 +68,15 @@ async def _answers(steps: Mapping[int, Step], driver: Driver) -> dict[int, Seque
     if inserts:
         await driver.insert(inserts)
     return answers
+
+
+async def _changed(steps: Iterable[Guarded], driver: Driver) -> dict[TableColumns, list[Sequence[object]]]:
+    """Make the changes of several steps; return the rows that are to be inserted then."""
+    changes, inserts = together_at_once(steps)
+    for change, rows in changes.items():
+        if not await driver.change_all(change, rows):
+            raise OtherRow
+    return inserts
 
 
 def _gather(

@@ -175,7 +175,6 @@ _FAILURES = TableColumns(
         *((name, _POSTGRES_TYPES.get(name, "text")) for name in _FailureRow._fields),
         *(("bytes", "integer"), ("edit_of", "text"), ("number", "bigint")),
     ),
-    has_triggers=True,
 )
 _CONTENTS = TableColumns(
     "failure_contents",
