@@ -205,6 +205,7 @@ class HandOvers:
     async def _process(self, _body: bytes, context):
         if not self.is_batched:
             context.send("send", self._message())
+        context.make_room()  # as the stages of a pipeline do
         await context.complete()
         self.progress.note(processed=1)
 
@@ -214,6 +215,7 @@ class HandOvers:
         await context.complete()
 
     async def _send(self, _body: bytes, context):
+        context.make_room()
         await context.complete()
         self.progress.note(ended=1)
 

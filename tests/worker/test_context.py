@@ -223,3 +223,24 @@ async def test_a_blocking_handler_sends_with_its_completion(lab):
     await lab.running
     assert (await lab.broker.inspect("receipts")).ready == 1
     assert lab.told(MessageMoved) == []
+
+
+async def test_a_handler_that_makes_room_does_not_hold_up_the_next_message_and_the_one_after_that_waits(lab):
+    begun, may_end = [], asyncio.Event()
+
+    @lab.worker.handler("orders", concurrency=1)
+    async def handle(body: bytes, context: Context):
+        begun.append(body)
+        context.make_room()
+        await may_end.wait()
+        await context.complete()
+
+    await lab.broker.send_many("orders", [b"1", b"2", b"3"])
+    await lab.start()
+    await lab.until(lambda: len(begun) == 2)
+    await lab.ticks()
+    assert begun == [b"1", b"2"]
+    may_end.set()
+    await lab.until(lambda: len(begun) == 3)
+    await lab.stop()
+    assert await lab.broker.peek("orders") == []

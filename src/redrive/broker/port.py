@@ -10,9 +10,10 @@ get out. Time is the engine's own business: locks, due times and expiry are deci
 Pure: no I/O, no clock, no randomness; those who implement it have them.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from redrive.broker.attendance import Attendance, WorkerReport
@@ -344,8 +345,15 @@ def find_ability(engine: Engine, protocol: type[T]) -> T | None:
 
     Its verbs are asked for by name, so that an engine may also stand behind another object that passes them on.
     """
-    has_it = all(hasattr(engine, verb) for verb in vars(protocol) if not verb.startswith("_"))
+    has_it = _class_has(type(engine), cast("Hashable", protocol)) or _has(engine, protocol)
     return cast("T", engine) if has_it else None
+
+
+def _has(engine: object, protocol: object) -> bool:
+    return all(hasattr(engine, verb) for verb in vars(protocol) if not verb.startswith("_"))
+
+
+_class_has = lru_cache(maxsize=200)(_has)  # this is asked for each transaction
 
 
 def ability(engine: Engine, protocol: type[T]) -> T:

@@ -47,6 +47,7 @@ class ProcessStage:
                 context.send(environment.plan.send_queue(child.destination), message_for(TaskToken(child.id)))
         try:
             inside = environment.ledger.finish_process(token, environment.plan.name, children, action)
+            context.make_room()
             await context.complete(inside=inside)
         except TaskConflict:
             return  # a person has cancelled it meanwhile: what was made of it is dropped with its message

@@ -47,7 +47,7 @@ class TaskToken:
 def message_for(token: TaskToken, headers: Headers | None = None) -> Message:
     """Return the message that carries a token."""
     body = _encode(token.to_json()).encode()
-    return Message(body, content_type="application/json", headers={} if headers is None else headers)
+    return Message(body, headers={} if headers is None else headers)  # that it is JSON need not be stored with each
 
 
 def body_id(task: str, index: int, *, is_shipment: bool = False) -> str:

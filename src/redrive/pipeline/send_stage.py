@@ -202,6 +202,7 @@ class SendStage:
         if result.retry is not None and result.due_at is not None:
             queue = environment.plan.send_queue(self._destination.name)
             context.send(queue, message_for(result.retry), at=utc(result.due_at))
+        context.make_room()
         try:
             await context.complete(inside=inside)
         except TaskConflict:

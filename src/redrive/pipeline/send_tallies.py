@@ -15,8 +15,10 @@ def key_of(event: "Event") -> tallies.Key | None:
     A task that was sent is sent; one whose outcome is unknown is unknown; one that is not tried again is dead, and an
     attempt that is followed by another has failed.
     """
+    if getattr(event, "stage", None) != "send":
+        return None
     fields = event.fields()
-    if fields.get("stage") != "send" or not fields.get("destination"):
+    if not fields.get("destination"):
         return None
     name = f"{fields['pipeline']}/{fields['destination']}"
     if "reason" not in fields:

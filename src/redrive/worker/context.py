@@ -2,7 +2,7 @@
 """What a handler can read and do beside its payload."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -205,6 +205,10 @@ class Context(HandlerFacts):
     handler has sent by then is part of that transaction, except of an abandonment: the message is delivered again.
     """
 
+    def __init__(self, lease: HeldMessage, settler: Settler, on_room: Callable[[], None]) -> None:
+        super().__init__(lease, settler)
+        self._on_room = on_room
+
     async def renew(self) -> None:
         """Renew the lock for another lock duration.
 
@@ -212,6 +216,14 @@ class Context(HandlerFacts):
             LockLost: the lock has ended.
         """
         await self._renew()
+
+    def make_room(self) -> None:
+        """Let the worker begin with the next message while this one is settled, if there are not too many of these.
+
+        For a handler that settles its message itself, and has nothing else left to do: the message does not count for
+        ``concurrency`` any more.
+        """
+        self._on_room()
 
     async def complete(self, *, inside: OwnSql | None = None, within: object | None = None) -> None:
         """Complete it: it is removed. What the handler sends, and its own SQL, is part of the same transaction.

@@ -142,7 +142,7 @@ class HandlerRun:
     def cancel_handlers(self) -> None:
         """Cancel every handler; its message is given back when it has ended."""
         for lease in (*self._running, *self._hung):
-            _cancel(lease)
+            lease.cancel()
 
     async def release(self) -> None:
         """Give all messages back at once, while their handlers run."""
@@ -263,6 +263,11 @@ class HandlerRun:
         self._busy.discard(lease)
         self._go_on()
 
+    def _make_room(self, lease: HeldMessage) -> None:
+        """Do the same for a handler that has nothing left to do but settling, for as many as run at a time."""
+        if len(self._running) < 2 * self._handler.concurrency:
+            self._free(lease)
+
     def _go_on(self) -> None:
         self._receiver.wake()
         if not self._receiver.is_empty:
@@ -275,7 +280,7 @@ class HandlerRun:
         if lease.phase != "handling":
             return
         if self._handler.is_async:
-            _cancel(lease)
+            lease.cancel()
         self._spawn(self._give_up_on(lease))
 
     def _note_overdue(self, lease: HeldMessage, timeout: float) -> None:
@@ -356,7 +361,7 @@ class HandlerRun:
         if not self._handler.takes_context:
             return None
         if self._handler.is_async:
-            return Context(lease, self._settler)
+            return Context(lease, self._settler, partial(self._make_room, lease))
         return BlockingContext(lease, self._settler, asyncio.get_running_loop())
 
     async def _give_back(self, lease: HeldMessage) -> None:
@@ -391,9 +396,3 @@ class HandlerRun:
         taken = self._clock.monotonic() - lease.began_at
         self._pacer.took(taken)
         self.times.add(taken)
-
-
-def _cancel(lease: HeldMessage) -> None:
-    lease.is_cancelled = True
-    if lease.task is not None:
-        lease.task.cancel()

@@ -128,6 +128,12 @@ class HeldMessage:
         """Whether its handler has begun and it is not settled yet."""
         return self.phase in ("handling", "settling")
 
+    def cancel(self) -> None:
+        """Cancel its handler; the message is to be given back when that has ended."""
+        self.is_cancelled = True
+        if self.task is not None:
+            self.task.cancel()
+
     def lost(self) -> LockLost:
         """Return the error that says that its lock is lost."""
         return LockLost(self.received.queue, self.received.sequence)

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -16,6 +17,11 @@ from redrive.worker.environment import WorkerEnvironment
 from redrive.worker.handler import Handler
 from redrive.worker.handler_run import HandlerRun
 from redrive.worker.hung_handlers import LATEST_END_S
+
+
+@cache
+def _version() -> str:
+    return version("redrive")
 
 
 class WorkerRun:
@@ -43,7 +49,7 @@ class WorkerRun:
             name=worker,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=version("redrive"),
+            version=_version(),
             queues=tuple(handler.queue for handler in self._handlers),
             concurrency=sum(handler.concurrency for handler in self._handlers),
             in_flight=sum(handler.in_flight for handler in self._handlers),

@@ -120,7 +120,9 @@ async def test_a_driver_of_sqlite_that_waited_would_be_found_out(connection, mon
 
 
 @pytest.mark.parametrize("many", [0, 1, 7, 8, 33, 75])
-@pytest.mark.parametrize(("filled", "stored"), [((), "new"), ((("state", "g.state || ' at ' || @time"),), "new at 5.0")])
+@pytest.mark.parametrize(
+    ("filled", "stored"), [((), "new"), ((("state", "g.state || ' at ' || @time"),), "new at 5.0")]
+)
 def test_rows_are_inserted_once_each_however_many_a_statement_takes(connection, many, filled, stored):
     orders = TableColumns("orders", (("number", "bigint"), ("state", "text")), filled=filled)
 

@@ -7,17 +7,23 @@ from contextlib import closing
 import pytest
 
 from redrive.engines.sql.runner import PostgresDriver
-from redrive.engines.sql.script import Inserts, Keyed, Many, Sql, TableColumns
-from redrive.engines.sql.together import SameKey, run_sqlite_together, run_together
+from redrive.engines.sql.script import Change, Guarded, Inserts, Keyed, Many, Sql, TableColumns
+from redrive.engines.sql.together import OtherRow, SameKey, run_sqlite_together, run_together
 
 ORDERS = TableColumns("orders", (("number", "integer!"), ("state", "text")))
 NOTES = TableColumns("notes", (("number", "integer!"),), filled=(("at", "@time"),))
+CHANGE = Change(
+    "INSERT INTO @.orders AS o (number, state) SELECT g.number, g.before FROM @given WHERE true"
+    " ON CONFLICT (number) DO UPDATE SET state = 'changed at ' || @time WHERE o.state = excluded.state"
+    " RETURNING CASE state WHEN 'new' THEN '' ELSE state END",
+    (("number", "integer!"), ("before", "text!")),
+)
 
 
 @pytest.fixture
 def connection():
     with closing(sqlite3.connect(":memory:")) as made:
-        made.execute("CREATE TABLE redrive_orders (number INTEGER, state TEXT)")
+        made.execute("CREATE TABLE redrive_orders (number INTEGER PRIMARY KEY, state TEXT)")
         made.execute("CREATE TABLE redrive_notes (number INTEGER, at REAL)")
         yield made
 
@@ -58,6 +64,32 @@ def test_one_that_is_alone_runs_as_ever(connection):
     connection.execute("INSERT INTO redrive_orders VALUES (1, 'a')")
     assert run_sqlite_together(connection, [change(1, "b")], 5.0) == [["b"]]
     assert connection.execute("SELECT number, at FROM redrive_notes").fetchall() == [(1, 5.0)]
+
+
+def guarded(number, before):
+    """Change an order that is as expected, and note it."""
+    done = yield Guarded([(CHANGE, (number, before))], {NOTES: [(number,)]})
+    return bool(done)
+
+
+@pytest.mark.parametrize("many", [2, 45])
+def test_equal_changes_of_all_are_made_with_few_statements(connection, many):
+    connection.executemany("INSERT INTO redrive_orders VALUES (?, 'new')", [(number,) for number in range(many)])
+    said = []
+    connection.set_trace_callback(said.append)
+    assert run_sqlite_together(connection, [guarded(number, "new") for number in range(many)], 5.0) == [True] * many
+    connection.set_trace_callback(None)
+    assert len(said) <= 2 * 4  # of 32, 8, 4 and 1, for the changes and for the notes
+    found = connection.execute("SELECT state, count(*) FROM redrive_orders GROUP BY state").fetchall()
+    assert found == [("changed at 5.0", many)]
+    assert connection.execute("SELECT count(*), min(at) FROM redrive_notes").fetchone() == (many, 5.0)
+
+
+@pytest.mark.parametrize("other", [(3, "old"), (9, "new"), (1, "new")])
+def test_if_a_row_is_not_as_expected_each_has_to_be_run_by_itself(connection, other):
+    connection.executemany("INSERT INTO redrive_orders VALUES (?, 'new')", [(number,) for number in (1, 2, 3)])
+    with pytest.raises(OtherRow):
+        run_sqlite_together(connection, [guarded(1, "new"), guarded(2, "new"), guarded(*other)], 5.0)
 
 
 def test_the_failure_of_one_is_raised_for_all(connection):

@@ -37,7 +37,7 @@ from redrive.engines.sql.script import (
 )
 
 T = TypeVar("T")
-_AT_ONCE: Final = (32, 8, 1)
+_AT_ONCE: Final = (32, 16, 8, 4, 2, 1)
 """Of so many rows SQLite gets one statement: each takes a while to begin, and another thread may run in between.
 
 With triggers, SQLite also copies every page that a statement changes, once for each statement.

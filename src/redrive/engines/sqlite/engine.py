@@ -79,6 +79,9 @@ _LOOK_EVERY_S = 0.1
 
 _OLDEST_SQLITE = (3, 35, 0)
 
+_STATEMENTS = 512
+"""So many statements are kept: one that inserts or changes several rows has a text for each number of rows."""
+
 _GLANCE_S = 0.004
 """A read of one statement may block the event loop for this long; if the disk takes longer, a thread is used."""
 
@@ -166,7 +169,9 @@ class SqliteEngine(HistoryVerbs):
         self._place = None if self._path in ("", ":memory:") else DatabaseFile(self._path)
 
     def _new_connection(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            self._path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
+        )
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute("PRAGMA cache_size = -8192")
