@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from redrive.errors import UsageError
 from redrive.pipeline.items import Body, Item, Output
 from redrive.pipeline.plan import PipelineDestination, PipelinePlan
-from redrive.pipeline.records import NewItem, NewShipment, NewTask, TaskInfo, TaskItem, body_id
+from redrive.pipeline.records import NewItem, NewShipment, NewTask, TaskInfo, TaskItem, body_id, item_id
 
 _ID_SPACE = 16
 
@@ -33,7 +33,7 @@ class Source:
 def submitted(plan: PipelinePlan, version: int, id_: str, bodies: Sequence[bytes]) -> NewTask:
     """Return the process task of a submission."""
     items = tuple(
-        NewItem(id=f"{id_}.{index}", body=body, body_id=body_id(id_, index), size=len(body))
+        NewItem(id=item_id(id_, index), body=body, body_id=body_id(id_, index), size=len(body))
         for index, body in enumerate(bodies, 1)
     )
     return NewTask(id=id_, pipeline=plan.name, stage="process", version=version, items=items)

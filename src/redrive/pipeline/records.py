@@ -55,6 +55,17 @@ def body_id(task: str, index: int, *, is_shipment: bool = False) -> str:
     return f"{task}/{'s' if is_shipment else ''}{index}"
 
 
+def item_id(task: str, index: int) -> str:
+    """Return the id of an item, which it keeps through all stages: that of the task it is submitted with, and a place."""
+    return f"{task}.{index}"
+
+
+def first_task(item: str) -> str:
+    """Return the task that an item was submitted with."""
+    task, _, _ = item.rpartition(".")
+    return task
+
+
 def owns(task: str, body: str) -> bool:
     """Say whether bytes were stored with a task; otherwise they are those of a task that it comes from."""
     return body.startswith(f"{task}/")

@@ -21,7 +21,7 @@ from redrive.engines.sql.access.schema import ACCESS, REQUESTS
 from redrive.engines.sql.dialects import POSTGRES
 from redrive.engines.sql.history.schema import HISTORY, POSTGRES_TRIGGER
 from redrive.engines.sql.migrations import pending
-from redrive.engines.sql.pipeline.schema import PIPELINES
+from redrive.engines.sql.pipeline.schema import ITEM_INDEX, PIPELINES
 from redrive.engines.sql.recovery.counts_schema import POSTGRES_COUNTS
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
 from redrive.engines.sql.routes.schema import ROUTES
@@ -445,6 +445,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0013_journeys", journeys_migration(PLANS)),
     ("0014_access", POSTGRES.migration(ACCESS)),
     ("0015_requests", POSTGRES.migration(REQUESTS)),
+    ("0016_item_index", POSTGRES.migration(ITEM_INDEX)),
 )
 
 

@@ -16,7 +16,7 @@ from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.history.schema import HISTORY, SQLITE_TRIGGER
 from redrive.engines.sql.journey.schema import JOURNEYS
 from redrive.engines.sql.migrations import pending
-from redrive.engines.sql.pipeline.schema import PIPELINES
+from redrive.engines.sql.pipeline.schema import ITEM_INDEX, PIPELINES
 from redrive.engines.sql.recovery.counts_schema import SQLITE_COUNTS
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
 from redrive.engines.sql.routes.schema import ROUTES
@@ -156,6 +156,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0013_journeys", SQLITE.migration(JOURNEYS)),
     ("0014_access", SQLITE.migration(ACCESS)),
     ("0015_requests", SQLITE.migration(REQUESTS)),
+    ("0016_item_index", SQLITE.migration(ITEM_INDEX)),
 )
 
 _OLD_NAMES = re.compile(

@@ -6,6 +6,7 @@ from typing import Final
 
 from redrive.engines.sql.script import Row, Script, Sql
 from redrive.journey.records import TaskAction, TaskRecord, TaskShipment
+from redrive.pipeline.records import first_task
 from redrive.pipeline.states import ShipmentState, TaskState
 
 _TASKS: Final = (
@@ -26,12 +27,15 @@ def tasks(
         submitted: tasks that are known to come from these messages.
         back: whether the tasks that a task came from are returned, too.
     """
-    keyed = yield Sql("SELECT key, task FROM @.pipeline_submissions WHERE key IN @texts", [list(ids)])
+    keyed = yield Sql(
+        "SELECT key, task FROM @.pipeline_submissions WHERE pipeline IN (SELECT pipeline FROM @.pipeline_versions)"
+        " AND key IN @texts",  # with the pipelines, there is an index for it
+        [list(ids)],
+    )
     asked: set[str] = set()
     before: set[tuple[str, str]] = set()
     if back:
-        named = yield Sql("SELECT DISTINCT task FROM @.pipeline_items WHERE item IN @texts", [list(ids)])
-        asked = {*ids, *(each.rpartition("-")[0] for each in ids if "-" in each), *(row["task"] for row in named)}
+        asked = {*ids, *(each.rpartition("-")[0] for each in ids if "-" in each), *map(first_task, ids)} - {""}
         before = yield from _closure(sorted(asked), "task")
     start = {*submitted, *(row["task"] for row in keyed), *asked, *(parent for _, parent in before)}
     edges = yield from _closure(sorted(start), "parent_task")

@@ -10,7 +10,7 @@ from redrive.engines.sql.pipeline.tasks import TASK_COLUMNS, task_of
 from redrive.engines.sql.script import Row, Script, Sql, now
 from redrive.engines.sql.transition_sql import among
 from redrive.pipeline.infos import ActionInfo, LineageEdge
-from redrive.pipeline.records import TaskInfo
+from redrive.pipeline.records import TaskInfo, first_task
 from redrive.pipeline.states import TROUBLED, UNFINISHED, TaskState
 
 _TASKS: Final = f"SELECT {', '.join(TASK_COLUMNS)} FROM @.pipeline_tasks"
@@ -117,8 +117,8 @@ def lineage(item: str) -> Script[list[LineageEdge]]:
         item: an item's id, or the id of a task: then the steps of all its items, forward and back.
     """
     found: dict[tuple[str, int], LineageEdge] = {}
-    rows = yield Sql(f"{_EDGES} WHERE item = ? OR task = ?", [item, item])
-    edges = [_edge_of(row) for row in rows]
+    rows = yield Sql(f"{_EDGES} WHERE task IN @texts", [[item, first_task(item)]])
+    edges = [edge for edge in map(_edge_of, rows) if item in (edge.item, edge.child[0])]
     forward = backward = edges
     for _ in range(_LONGEST_CHAIN):
         found |= {edge.child: edge for edge in (*forward, *backward)}

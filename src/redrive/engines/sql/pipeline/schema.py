@@ -164,3 +164,8 @@ CREATE VIEW @.stuck_send AS SELECT t.* FROM @.task AS t JOIN @.pipeline_tasks AS
 CREATE VIEW @.failed_sends AS SELECT t.* FROM @.task AS t JOIN @.pipeline_tasks AS p ON p.id = t.task_id
     WHERE p.stage = 'send' AND p.state IN (4, 5, 6);
 """
+
+ITEM_INDEX = """
+-- an item is found by the task that it was submitted with, of which its id has the id
+DROP INDEX @.pipeline_items_item;
+"""
