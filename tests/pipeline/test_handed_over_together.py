@@ -3,22 +3,11 @@
 
 import asyncio
 
-import pytest
-
 from redrive import connect, open_pipeline
 from redrive.errors import SubmissionConflict, TaskConflict
 from redrive.pipeline import Output, Pipeline, TaskState, TaskToken
 from redrive.pipeline.records import NewAction
 from redrive.pipeline.transports.call import CallTransport
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/pipeline.db?synchronous=normal"
-    schema = request.getfixturevalue("emptied_schema")
-    request.getfixturevalue("emptying")()
-    return f"{request.getfixturevalue('postgres_url')}&schema={schema}"
 
 
 def pipeline():

@@ -141,3 +141,32 @@ async def test_a_refusal_names_the_state_of_the_task(lab):
         with pytest.raises(TaskConflict, match=r"1 of 1 shipments have arrived; .*--items all --again"):
             await pipeline.resend(task.id)
         assert lab.sent == [(b"good", f"{task.id}-1")]
+
+
+@pytest.mark.parametrize("change", ["resend", "cancel"])
+async def test_what_a_person_decides_about_a_task_removes_its_dead_letter_in_the_same_transaction(lab, url, change):
+    lab.outcomes = {b"bad": ShipmentRefused("not like that"), b"worse": ShipmentRefused("nor like that")}
+    async with connect(url) as broker, open_pipeline(broker, plan()) as pipeline:
+        task = await submitted(pipeline, "good\nbad", TaskState.FAILED)
+        await pipeline.submit("worse", key="other")
+        async with running(pipeline):
+            while (await broker.inspect(SEND)).dead < 2:
+                pass
+        await getattr(pipeline, change)(task.id, actor="ann")
+        left = [each.body for each in await broker.peek(dead_letter_queue(SEND))]
+        assert len(left) == 1
+        assert task.id.encode() not in left[0]
+        assert (await broker.inspect(SEND)).ready == (change == "resend")
+
+
+async def test_a_dead_letter_that_recovery_has_taken_does_not_hinder_a_person(lab):
+    lab.outcomes = {b"bad": ShipmentRefused("not like that")}
+    async with connect("sqlite:///:memory:") as broker, open_pipeline(broker, plan()) as pipeline:
+        task = await submitted(pipeline, "bad", TaskState.FAILED)
+        async with open_recovery(broker, sources=[dead_letter_queue(SEND)]) as recovery:
+            await recovery.ingest()
+            lab.outcomes = {}
+            await pipeline.resend(task.id)
+            async with running(pipeline):
+                await until(pipeline, TaskState.DONE)
+        assert [body for body, _ in lab.sent] == [b"bad"]

@@ -149,6 +149,23 @@ async def test_a_report_that_always_fails_is_poison_after_its_tries_and_runs_aga
     assert await reports.stuck() == []
 
 
+async def test_each_failure_of_a_stage_is_one_line_in_the_log(bench, caplog):
+    def route(report):
+        if report.body == b"bad":
+            raise OSError("no table")
+        yield Output("now", report.items)
+
+    reports = await bench.start(pipeline("now", process=route))
+    SCRIPT["now"] = [ShipmentRefused("no such patient")]
+    with caplog.at_level("WARNING", "redrive"):
+        receipts = [await reports.submit(body) for body in (b"bad", b"a")]
+        await bench.settled(step=1.0)
+    sent = await bench.only("send", "now")
+    said = [record.getMessage() for record in caplog.records]
+    assert [sum(task in line for line in said) for task in (receipts[0].task, sent.id)] == [3, 1]
+    assert len(said) == 4, said
+
+
 async def test_a_permanent_error_is_poison_at_once(bench):
     def route(_report):
         raise ValueError("not HL7")

@@ -8,7 +8,7 @@ from redrive.pipeline.events import TaskEnded, TaskFailed
 from redrive.pipeline.functions import called
 from redrive.pipeline.items import Item, Report, bodies_of
 from redrive.pipeline.new_tasks import Source, grouped, items_of, missing_items
-from redrive.pipeline.records import NewAction, NewTask, TaskToken, message_for
+from redrive.pipeline.records import DEAD_LETTER, NewAction, NewTask, TaskToken, message_for
 from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, StageError, said, token_of
 from redrive.worker import Context, Decision, MoveToError, RedeliverLater
 
@@ -81,13 +81,15 @@ class ProcessStage:
         delay = plan.retry[min(attempt, len(plan.retry)) - 1] if plan.retry else 0.0
         action = NewAction(name="process_warning", attempt=attempt, reason=said(error))
         environment.report(TaskFailed(plan.name, token.task, "process", "", action.name, action.reason, delay))
-        return StageError(said(error), RedeliverLater(delay, inside=environment.ledger.warn(token, action)))
+        decision = RedeliverLater(delay, inside=environment.ledger.warn(token, action))
+        return StageError(said(error), decision, is_reported=True)
 
     def _failed(self, token: TaskToken, context: Context, reason: str, word: str) -> StageError:
         environment = self._environment
-        action = NewAction(name="process_error", attempt=context.delayed_retries + 1, reason=reason)
+        detail: dict[str, object] = {DEAD_LETTER: context.sequence}
+        action = NewAction(name="process_error", attempt=context.delayed_retries + 1, reason=reason, detail=detail)
         environment.report(TaskFailed(environment.plan.name, token.task, "process", "", action.name, reason, None))
-        return StageError(reason, buried(environment, token, reason, word, action))
+        return StageError(reason, buried(environment, token, reason, word, action), is_reported=True)
 
 
 def buried(environment: PipelineEnvironment, token: TaskToken, reason: str, word: str, action: NewAction) -> Decision:

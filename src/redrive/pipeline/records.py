@@ -11,6 +11,9 @@ from redrive.broker import Headers, Message
 from redrive.pipeline.states import ShipmentState, TaskEvent, TaskState
 
 Stage: TypeAlias = Literal["process", "batch", "send"]
+DEAD_LETTER: Final = "dead_letter"
+"""Where the detail of ``process_error`` and ``send_error`` has the number of the task's message, a dead letter."""
+
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -56,7 +59,7 @@ def body_id(task: str, index: int, *, is_shipment: bool = False) -> str:
 
 
 def item_id(task: str, index: int) -> str:
-    """Return the id of an item, which it keeps through all stages: that of the task it is submitted with, and a place."""
+    """Return the id of an item, which it keeps through all stages: its first task, and its place there."""
     return f"{task}.{index}"
 
 

@@ -6,13 +6,14 @@ If the process dies in between, the next one finds the intent, and knows that th
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from redrive.clock import Clock, utc
 from redrive.errors import TaskConflict
 from redrive.pipeline.events import DestinationStopped, TaskEnded, TaskFailed
 from redrive.pipeline.plan import PipelineDestination
 from redrive.pipeline.process_stage import buried
-from redrive.pipeline.records import NewAction, SendResult, SendWork, ShipmentWork, TaskToken, message_for
+from redrive.pipeline.records import DEAD_LETTER, NewAction, SendResult, SendWork, ShipmentWork, TaskToken, message_for
 from redrive.pipeline.send_decision import decide_send, result_of
 from redrive.pipeline.shipment import (
     DestinationAway,
@@ -195,10 +196,14 @@ class SendStage:
             chance=environment.chance(),
             doubted=self._doubted(work, outcomes),
         )
+        if result.event is TaskEvent.FAIL:
+            detail = {**result.action.detail, DEAD_LETTER: context.sequence}
+            result = replace(result, action=replace(result.action, detail=detail))
         inside = environment.ledger.finish_send(token, result, work.task.pipeline, work.task.destination)
         if result.event is TaskEvent.FAIL:
             self._report(work, result)
-            raise StageError(result.action.reason, MoveToError("SendFailed", result.action.reason, inside=inside))
+            decision = MoveToError("SendFailed", result.action.reason, inside=inside)
+            raise StageError(result.action.reason, decision, is_reported=True)
         if result.retry is not None and result.due_at is not None:
             queue = environment.plan.send_queue(self._destination.name)
             context.send(queue, message_for(result.retry), at=utc(result.due_at))
@@ -243,15 +248,16 @@ class SendStage:
         names = (work.task.pipeline, work.task.id, "send", work.task.destination)
         environment.report(TaskFailed(*names, "send_parked", away.reason, delay))
         inside = environment.ledger.put_back(token, results, action)
-        return StageError(away.reason, Postpone(delay, inside=inside))
+        return StageError(away.reason, Postpone(delay, inside=inside), is_reported=True)
 
     def _crash_loop(self, token: TaskToken, context: Context) -> StageError:
         environment = self._environment
         reason = f"{context.delivery_count - 1} processes have died at it"
-        action = NewAction(name="send_error", attempt=token.retries + 1, reason=reason)
+        detail: dict[str, object] = {DEAD_LETTER: context.sequence}
+        action = NewAction(name="send_error", attempt=token.retries + 1, reason=reason, detail=detail)
         names = (environment.plan.name, token.task, "send", self._destination.name)
         environment.report(TaskFailed(*names, action.name, reason, None))
-        return StageError(reason, buried(environment, token, reason, "CrashLoop", action))
+        return StageError(reason, buried(environment, token, reason, "CrashLoop", action), is_reported=True)
 
 
 def breaker_of(environment: PipelineEnvironment, destination: PipelineDestination) -> DestinationBreaker:

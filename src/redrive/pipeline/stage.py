@@ -31,11 +31,18 @@ _BESIDE_A_SUSPECT = 1.0
 
 
 class StageError(Exception):
-    """A stage has failed at a task; ``decision`` says what becomes of its message."""
+    """A stage has failed at a task.
 
-    def __init__(self, reason: str, decision: Decision) -> None:
+    Args:
+        reason: why.
+        decision: what becomes of its message.
+        is_reported: whether the stage has reported it, so that the worker does not report it once more.
+    """
+
+    def __init__(self, reason: str, decision: Decision, *, is_reported: bool = False) -> None:
         super().__init__(reason)
         self.decision = decision
+        self.is_reported = is_reported
 
 
 class Quarantine:

@@ -24,7 +24,7 @@ class WorkerEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class HandlerFailed(WorkerEvent):
-    """A handler failed. One for each failed delivery.
+    """A handler failed. One for each failed delivery, unless the exception says that it ``is_reported``.
 
     Attributes:
         message_id: the message's id.

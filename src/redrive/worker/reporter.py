@@ -34,7 +34,9 @@ class Reporter:
         self._report = report
 
     def decided(self, decision: Decision, failure: HandlerFailure) -> None:
-        """Report a failure, and the decision about it."""
+        """Report a failure, and the decision about it, unless the exception says that its handler has done so."""
+        if getattr(failure.error, "is_reported", False):
+            return
         match decision:
             case RedeliverNow():
                 self.failed(failure, "redeliver_now", 0.0)

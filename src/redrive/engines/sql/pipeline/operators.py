@@ -4,11 +4,13 @@
 import json
 from collections.abc import Sequence
 
+from redrive.broker import State, dead_letter_queue
 from redrive.engines.sql.pipeline.tasks import move, note
-from redrive.engines.sql.script import Many, Script, Sql, now, scalars
+from redrive.engines.sql.script import Many, Row, Script, Sql, now, scalars
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import TaskConflict
-from redrive.pipeline.records import NewAction, TaskToken, owns
+from redrive.pipeline.plan import process_queue, send_queue
+from redrive.pipeline.records import DEAD_LETTER, NewAction, TaskToken, owns
 from redrive.pipeline.states import (
     ENDED_TASKS,
     SHIPMENTS,
@@ -50,7 +52,29 @@ def rerun(token: TaskToken, items: Sequence[int], action: NewAction, *, again: b
         f" AND {_AGAIN.able}",
         [time, token.task, list(items)],
     )
+    yield from _drop_dead_letter(row)
     yield from note(token.task, row["pipeline"], row["destination"], action)
+
+
+def _drop_dead_letter(task: Row) -> Script[None]:
+    """Remove the message of a task that failed from the dead letters, if it is still there: it is out of date."""
+    details = yield from scalars(
+        Sql(
+            "SELECT detail FROM @.pipeline_actions WHERE task = ? AND name IN ('process_error', 'send_error')"
+            " ORDER BY number DESC LIMIT 1",
+            [task["id"]],
+        )
+    )
+    numbers = [json.loads(detail).get(DEAD_LETTER) for detail in details]
+    is_send = task["stage"] == "send"
+    queue = send_queue(task["pipeline"], task["destination"]) if is_send else process_queue(task["pipeline"])
+    for number in numbers:
+        if isinstance(number, int):
+            yield Sql(
+                f"DELETE FROM @.messages WHERE sequence = ? AND {among('state', [State.READY])}"
+                " AND queue = (SELECT id FROM @.queues WHERE name = ?)",
+                [number, dead_letter_queue(queue)],
+            )
 
 
 def revive(token: TaskToken, due_at: float, not_after: float | None, action: NewAction) -> Script[None]:
@@ -65,6 +89,7 @@ def cancel(token: TaskToken, action: NewAction) -> Script[None]:
     """Let nothing more be done with a task; a message for it is out of date from now on."""
     time = yield from now()
     row = yield from move(token, TaskEvent.CANCEL, time, action.reason, changes=_NEW_COURSE)
+    yield from _drop_dead_letter(row)
     yield from note(token.task, row["pipeline"], row["destination"], action)
 
 
