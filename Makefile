@@ -104,6 +104,7 @@ bench: $(VENV)-bench/ready ## measure Redrive beside its peers
 	@$(VENV)-bench/bin/python bench/routes.py --engine postgres
 	@$(VENV)-bench/bin/python bench/direct_routes.py
 	@$(VENV)-bench/bin/python bench/pipeline.py
+	@$(VENV)-bench/bin/python bench/server.py
 
 .PHONY: lock
 lock: ## pin the development tools anew; UPGRADE=1 moves them to their newest versions

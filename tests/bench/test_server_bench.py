@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+"""The benchmark of the server runs, and writes what it says. Its figures are not tested."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "bench" / "server.py"
+
+
+def test_it_runs_is_written_down_and_leaves_nothing_behind(tmp_path):
+    figures, page, folder = tmp_path / "figures.json", tmp_path / "page.md", tmp_path / "folder"
+    page.write_text("before\n<!-- bench:begin -->\nstale\n<!-- bench:end -->\nafter\n", encoding="utf-8")
+    folder.mkdir()
+    options = ("--quick", "--engine", "sqlite", "--dir", folder, "--json", figures, "--markdown", page)
+    ran = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+    found = json.loads(figures.read_text())["figures"]["sqlite"]
+    assert all(each["http"] and each["raw"] for each in found["questions"].values())
+    assert [each["errors"] for each in found["load"]["watched"]] == [0]
+    assert found["load"]["watched"][0]["requests"] > 0
+    written = page.read_text(encoding="utf-8")
+    assert written.startswith("before\n<!-- bench:begin -->\n")
+    assert written.endswith("<!-- bench:end -->\nafter\n")
+    assert "stale" not in written
+    assert list(folder.iterdir()) == []
