@@ -1233,7 +1233,7 @@ class TokenNotFound(UsageError, LookupError, code="token-not-found"):
         self.token = token
 
     def __str__(self) -> str:
-        return f"there is no token {self.token!r}; list them: redrive tokens list"
+        return f"there is no token {self.token!r}; list them: redrive tokens"
 
 
 class UserNotFound(UsageError, LookupError, code="user-not-found"):
@@ -1248,7 +1248,7 @@ class UserNotFound(UsageError, LookupError, code="user-not-found"):
         self.user = user
 
     def __str__(self) -> str:
-        return f"there is no user {self.user!r}; list them: redrive users list"
+        return f"there is no user {self.user!r}; list them: redrive users"
 
 
 class UserConflict(UsageError, code="user-conflict"):
@@ -1264,6 +1264,39 @@ class UserConflict(UsageError, code="user-conflict"):
 
     def __str__(self) -> str:
         return f"user {self.user!r} exists already; change it: redrive users password {self.user}"
+
+
+class LastAdmin(UsageError, code="last-admin"):
+    """Without this user or token there would be no admin left, and no one could sign in to add another.
+
+    Attributes:
+        name: the user, or the id of the token.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name!r} is the last admin, and without one no one can let others in; "
+            "add another admin first, or say that it is meant: --even-last, ?even_last=true"
+        )
+
+
+class RedactionNotFound(UsageError, LookupError, code="redaction-not-found"):
+    """No stored rule of redaction has this number.
+
+    Attributes:
+        number: the number.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    def __str__(self) -> str:
+        return f"there is no rule of redaction {self.number}; list them: redrive redactions"
 
 
 class TooManyAttempts(Unavailable, code="too-many-attempts"):

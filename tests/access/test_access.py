@@ -12,6 +12,7 @@ from redrive.access import Access, PrincipalKind, Role, rights_of
 from redrive.access.credentials import hashed_password, is_password
 from redrive.errors import (
     InvalidSetting,
+    LastAdmin,
     SignInRequired,
     TokenNotFound,
     TooManyAttempts,
@@ -236,6 +237,21 @@ async def test_what_is_not_there_cannot_be_changed_and_what_is_there_not_added(a
         with pytest.raises(UserNotFound):
             await change
     assert [each.name for each in await access.users()] == ["ann"]
+
+
+async def test_of_two_admins_that_are_removed_at_once_one_stays(access):
+    for name in ("ann", "bob"):
+        await access.add_user(name, PASSWORD, rights_of("admin"))
+    outcomes = await asyncio.gather(*(access.remove_user(name) for name in ("ann", "bob")), return_exceptions=True)
+    assert sorted(type(each) for each in outcomes if each) == [LastAdmin]
+    (left,) = await access.users()
+    await access.remove_user(left.name, even_last=True)
+    assert await access.users() == []
+
+
+async def test_a_name_with_a_colon_is_no_user(access):
+    with pytest.raises(InvalidSetting, match="colon"):
+        await access.add_user("token:ci", PASSWORD, VIEWER)
 
 
 async def test_a_password_that_is_too_short_is_refused_and_not_shown(access):

@@ -104,9 +104,7 @@ def test_no_file_is_too_long():
 
 
 def test_no_function_is_too_long():
-    all_of_them = (
-        (dotted(path), name, size) for path, each in shapes().items() for name, size in each.functions
-    )
+    all_of_them = ((dotted(path), name, size) for path, each in shapes().items() for name, size in each.functions)
     assert [found for found in all_of_them if found[2] > LONGEST_FUNCTION] == []
 
 

@@ -68,7 +68,7 @@ def fail(desk):
 @pytest.fixture
 def there(server):
     """Run a command through the server; return what it ended with."""
-    return lambda *arguments: run_command("--server", server, *arguments)
+    return lambda *arguments, **more: run_command("--server", server, *arguments, **more)
 
 
 @pytest.fixture

@@ -148,6 +148,28 @@ def test_notes_redirects_and_the_audit_trail_are_the_same_through_a_server(there
     assert "redirect" in {each["action"] for each in both("operations", "trail")}
 
 
+def test_tokens_users_and_redactions_are_the_same_through_a_server(there, here, both):
+    made = json.loads(there("tokens", "create", "ci", "--queue", "orders", "--expires", "1h", "--json").stdout)
+    assert both("tokens")[0]["id"] == made["id"]
+    assert there("tokens", "revoke", made["id"]).exit_code == 0
+    for name in ("ann", "bob"):
+        assert there("users", "add", name, "--role", "admin", stdin="correct horse battery\n").exit_code == 0
+    assert there("users", "password", "ann", stdin="another password\n").exit_code == 0
+    assert there("users", "remove", "bob", "--yes").exit_code == 0
+    for run in (there, here):
+        refused = run("users", "remove", "ann", "--yes")
+        assert (refused.exit_code, "last admin" in refused.stderr) == (6, True)
+    assert [each["name"] for each in both("users")] == ["ann"]
+    assert there("users", "remove", "ann", "--yes", "--even-last").exit_code == 0
+    assert there("redactions", "add", "pattern", "secret").exit_code == 0
+    assert [each["value"] for each in both("redactions")] == ["secret"]
+    assert here("queues", "declare", "orders").exit_code == 0
+    assert here("send", "orders", "a secret").exit_code == 0
+    assert [each["body"] for each in both("peek", "orders")] == ["a [hidden]"]
+    assert there("redactions", "remove", "1").exit_code == 0
+    assert [each["body"] for each in both("peek", "orders")] == ["a secret"]
+
+
 def test_topics_are_the_same_through_a_server(here, both):
     assert here("topics", "declare", "events").exit_code == 0
     assert here("topics", "subscribe", "events", "billing", "--equals", "region=eu").exit_code == 0

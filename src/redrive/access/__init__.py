@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Who may do what: roles, actions, and those who ask."""
 
-from redrive.access import credentials, records, redaction, redaction_file, store
+from redrive.access import credentials, records, redaction, redaction_file, redactions, store
 from redrive.access.access import Access, NewSession, NewToken, rights_of
 from redrive.access.principal import Principal, PrincipalKind
-from redrive.access.records import Rights, SessionInfo, TokenInfo, UserInfo
+from redrive.access.records import RedactionInfo, RedactionKind, Rights, SessionInfo, TokenInfo, UserInfo
 from redrive.access.redaction import Redaction, RedactionRules
-from redrive.access.roles import ACTIONS, Action, Reach, Role, Trail, check
+from redrive.access.redactions import Redactions
+from redrive.access.roles import ACTIONS, Action, Reach, Role, Trail, check, check_grant
 from redrive.access.store import AccessStore, LastChanges
 
 __all__ = [
@@ -21,7 +22,10 @@ __all__ = [
     "PrincipalKind",
     "Reach",
     "Redaction",
+    "RedactionInfo",
+    "RedactionKind",
     "RedactionRules",
+    "Redactions",
     "Rights",
     "Role",
     "SessionInfo",
@@ -29,10 +33,12 @@ __all__ = [
     "Trail",
     "UserInfo",
     "check",
+    "check_grant",
     "credentials",
     "records",
     "redaction",
     "redaction_file",
+    "redactions",
     "rights_of",
     "store",
 ]

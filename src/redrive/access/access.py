@@ -18,10 +18,11 @@ from redrive.access.credentials import (
 )
 from redrive.access.principal import Principal, PrincipalKind
 from redrive.access.records import Rights, SessionInfo, TokenInfo, UserInfo, check_name
+from redrive.access.redactions import Redactions
 from redrive.access.roles import Role
 from redrive.access.store import AccessStore
 from redrive.clock import Clock, utc
-from redrive.errors import SignInRequired, TokenNotFound, TooManyAttempts, UserConflict, UserNotFound
+from redrive.errors import InvalidSetting, SignInRequired, TokenNotFound, TooManyAttempts, UserConflict, UserNotFound
 
 _NOTE_USE_S: Final = 60.0
 _WINDOW_S: Final = 900.0
@@ -74,6 +75,7 @@ class Access:
 
     Attributes:
         IDLE_S: how long a session lasts without use, in seconds.
+        redactions: what is hidden in messages, beside what a file says.
     """
 
     IDLE_S: Final = 12 * 3_600.0
@@ -82,6 +84,7 @@ class Access:
         self._store = store
         self._clock = clock
         self._attempting = asyncio.Lock()
+        self.redactions = Redactions(store, clock)
 
     @property
     def store(self) -> AccessStore:
@@ -112,13 +115,18 @@ class Access:
         """Return all tokens, the newest first."""
         return await self._store.tokens()
 
-    async def revoke_token(self, token_id: str) -> TokenInfo:
+    async def revoke_token(self, token_id: str, *, even_last: bool = False) -> TokenInfo:
         """End a token at once.
+
+        Args:
+            token_id: its id.
+            even_last: whether it is meant even if no admin is left then.
 
         Raises:
             TokenNotFound: there is none with this id.
+            LastAdmin: it is the last admin.
         """
-        found = await self._store.revoke_token(token_id)
+        found = await self._store.revoke_token(token_id, even_last=even_last)
         if found is None:
             raise TokenNotFound(token_id)
         return found
@@ -140,8 +148,10 @@ class Access:
         Raises:
             UserConflict: there is one of this name.
         """
+        if ":" in check_name("name", name):
+            raise InvalidSetting("name", name, "must be a name without a colon: token:ci is the name of a token")
         hashed = await asyncio.to_thread(hashed_password, check_password(password))
-        added = await self._store.add_user(check_name("name", name), hashed, rights, actor)
+        added = await self._store.add_user(name, hashed, rights, actor)
         if added is None:
             raise UserConflict(name)
         return added
@@ -160,13 +170,18 @@ class Access:
         if not await self._store.set_password(name, hashed):
             raise UserNotFound(name)
 
-    async def remove_user(self, name: str) -> None:
+    async def remove_user(self, name: str, *, even_last: bool = False) -> None:
         """Remove a user; their sessions end.
+
+        Args:
+            name: their name.
+            even_last: whether it is meant even if no admin is left then.
 
         Raises:
             UserNotFound: there is none of this name.
+            LastAdmin: it is the last admin.
         """
-        if not await self._store.remove_user(name):
+        if not await self._store.remove_user(name, even_last=even_last):
             raise UserNotFound(name)
 
     # --- sessions

@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Final
 
 from redrive.access.roles import Role
@@ -112,6 +113,38 @@ class SessionInfo:
     created_at: datetime
     used_at: datetime
     address: str
+
+
+class RedactionKind(Enum):
+    """What a rule of redaction goes by."""
+
+    HEADER = "header"
+    POINTER = "pointer"
+    PATTERN = "pattern"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedactionInfo:
+    """A rule of redaction.
+
+    Attributes:
+        number: names it; None: it is in a file, and can be changed there only.
+        kind: what it goes by.
+        value: the name of a header, a place in a body, or a pattern.
+        created_at: when it was added; None: it is in a file.
+        created_by: who added it.
+    """
+
+    number: int | None
+    kind: RedactionKind
+    value: str
+    created_at: datetime | None
+    created_by: str
+
+    def view(self) -> View:
+        """Return it as JSON."""
+        created = {"created_by": self.created_by, "created_at": _time(self.created_at)}
+        return {"number": self.number, "kind": self.kind.value, "value": self.value, **created}
 
 
 def check_name(setting: str, name: object) -> str:

@@ -153,6 +153,17 @@ ACTIONS: "Final[Mapping[str, Action]]" = MappingProxyType({each.name: each for e
 """Everything that can be asked of the server, by its name."""
 
 
+def check_grant(principal: "Principal", action: Action, *, may_see_bodies: bool) -> None:
+    """Refuse to let a principal give what they do not have: the right to see what redaction hides.
+
+    Raises:
+        Forbidden: they do not have it.
+    """
+    if may_see_bodies and not principal.may_see_bodies:
+        problem = f"{principal.name} may not see what is hidden in messages, and cannot let others see it"
+        raise Forbidden(action.name, problem, "ask an admin who may")
+
+
 def check(principal: "Principal", action: Action, queues: Sequence[str] | None, *, narrowed: bool = False) -> None:
     """Refuse what a principal may not do.
 

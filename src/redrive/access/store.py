@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-from redrive.access.records import Rights, SessionInfo, TokenInfo, UserInfo
+from redrive.access.records import RedactionInfo, RedactionKind, Rights, SessionInfo, TokenInfo, UserInfo
 
 
 class LastChanges(NamedTuple):
@@ -87,8 +87,12 @@ class TokenStore(Protocol):
         """Note that a token was used."""
         ...
 
-    async def revoke_token(self, token_id: str) -> TokenInfo | None:
-        """End a token; None: there is none with this id."""
+    async def revoke_token(self, token_id: str, *, even_last: bool = False) -> TokenInfo | None:
+        """End a token; None: there is none with this id.
+
+        Raises:
+            LastAdmin: it is the last admin, and ``even_last`` does not say that it is meant.
+        """
         ...
 
 
@@ -111,8 +115,12 @@ class UserStore(Protocol):
         """Change a password, and end the sessions of the user; False: there is none."""
         ...
 
-    async def remove_user(self, name: str) -> bool:
-        """Remove a user and their sessions; False: there is none."""
+    async def remove_user(self, name: str, *, even_last: bool = False) -> bool:
+        """Remove a user and their sessions; False: there is none.
+
+        Raises:
+            LastAdmin: it is the last admin, and ``even_last`` does not say that it is meant.
+        """
         ...
 
     async def add_session(
@@ -147,7 +155,23 @@ class UserStore(Protocol):
         ...
 
 
-class AccessStore(RequestStore, TokenStore, UserStore, Protocol):
+class RedactionStore(Protocol):
+    """Rules of redaction, beside those in files."""
+
+    async def add_redaction(self, kind: RedactionKind, value: str, actor: str) -> RedactionInfo:
+        """Store a rule; one that is there is returned as it is."""
+        ...
+
+    async def redactions(self) -> list[RedactionInfo]:
+        """Return all rules, the oldest first."""
+        ...
+
+    async def remove_redaction(self, number: int) -> RedactionInfo | None:
+        """Remove a rule; None: there is none of this number."""
+        ...
+
+
+class AccessStore(RequestStore, TokenStore, UserStore, RedactionStore, Protocol):
     """What the server keeps for itself."""
 
     async def open(self) -> None:

@@ -55,6 +55,7 @@ _PLACES = {
     "policies": _Place(_MORE, "policies"),
     "tokens": _Place(_SERVER, "tokens"),
     "users": _Place(_SERVER, "users"),
+    "redactions": _Place(_SERVER, "redactions"),
 }
 
 

@@ -15,13 +15,17 @@ from typing import TypeVar, cast
 import typer
 
 from redrive import connect, connection_url, open_recovery
+from redrive.access import Access, RedactionRules
+from redrive.access.redactions import rules_of_infos
 from redrive.broker import Broker, dead_letter_queue, is_own_queue, rules, source_queue
+from redrive.broker.port import Database, find_ability
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.options.connection import URL_VARIABLE, BrokerConnection, RecoveryConnection, missing_file
 from redrive.cli.options.sources import SOURCES_VARIABLE, Sources
 from redrive.cli.options.transform import ALLOWED_VARIABLE
 from redrive.cli.output import console
 from redrive.cli.output.progress import progress_bar
+from redrive.cli.output.redaction import also_hide
 from redrive.cli.output.sentences import count, some, them, verb
 from redrive.errors import FailureNotFound, InvalidSetting, QueueNotFound, RedriveError
 from redrive.printable import one_line
@@ -35,8 +39,9 @@ from redrive.recovery import (
     Status,
     TransformSettings,
 )
-from redrive.remote import TOKEN_VARIABLE, RemoteBroker, RemoteRecovery, ServerConnection, is_server
+from redrive.remote import TOKEN_VARIABLE, RemoteAccess, RemoteBroker, RemoteRecovery, ServerConnection, is_server
 from redrive.telemetry import Event
+from redrive.wiring import open_access
 
 T = TypeVar("T")
 
@@ -68,7 +73,36 @@ async def _connected(url: str, do: Callable[[Broker], Awaitable[T]]) -> T:
         async with _server(url) as server:
             return await do(cast("Broker", RemoteBroker(server)))  # it refuses what it does not have
     async with connect(url) as broker:
+        await _hide_stored(broker)
         return await do(broker)
+
+
+async def _hide_stored(broker: Broker) -> None:
+    """Hide in messages what the database says, beside what the file says; a server has done that itself."""
+    is_database = find_ability(broker.engine, Database) is not None
+    also_hide(rules_of_infos(await open_access(broker).redactions.rules()) if is_database else RedactionRules())
+
+
+def with_access(connection: BrokerConnection, do: Callable[[Access], Awaitable[T]], *, may_create: bool = False) -> T:
+    """Open who may use the server, do something, close it; an error is printed and ends the command.
+
+    Args:
+        connection: where it is: a database, or a server that knows.
+        do: what to do.
+        may_create: whether a database that does not exist is created.
+    """
+    url = connection.broker_url
+    if not is_server(url):
+        return with_broker(connection, lambda broker: do(open_access(broker)), may_create=may_create)
+
+    async def asked() -> T:
+        async with _server(url) as server:
+            return await do(cast("Access", RemoteAccess(server)))  # it refuses what it does not have
+
+    try:
+        return asyncio.run(asked())
+    except RedriveError as error:
+        raise console.failure(error) from None
 
 
 def _server(url: str) -> ServerConnection:
@@ -264,6 +298,7 @@ async def _opened(
         connect(connection.broker_url) as broker,
         opened_recovery(broker, connection.store_url, sources, settings) as opened,
     ):
+        await _hide_stored(broker)
         if sources is not None and not sources.no_ingest:
             await opened.ingest()
             _print_ingested(opened)

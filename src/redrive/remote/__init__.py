@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Queues and failed messages behind a server: what a command does through the HTTP API instead of the database."""
 
+from redrive.remote.access import RemoteAccess
 from redrive.remote.broker import RemoteBroker
 from redrive.remote.connection import TOKEN_VARIABLE, ServerConnection, is_server
 from redrive.remote.recovery import RemoteRecovery
 
-__all__ = ["RemoteBroker", "RemoteRecovery", "ServerConnection", "TOKEN_VARIABLE", "is_server"]  # noqa: RUF022 - plain order, as the test of exports wants
+__all__ = ["RemoteAccess", "RemoteBroker", "RemoteRecovery", "ServerConnection", "TOKEN_VARIABLE", "is_server"]  # noqa: RUF022 - plain order, as the test of exports wants

@@ -41,7 +41,7 @@ class Desk:
         journeys: finds out what happened to a message.
         attention: says what needs a person; it looks at the other facades.
         access: tokens, users and sessions.
-        redaction: hides what is not to be shown of messages.
+        redaction: hides what is not to be shown of messages, by the rules of the server's file.
     """
 
     broker: Broker
@@ -119,6 +119,10 @@ class Desk:
             raise
         await self._write(principal, wanted, subject, reason, "done")
         return result
+
+    async def hides(self) -> Redaction:
+        """Return what hides, by the rules of the server's file and by those that are stored."""
+        return await self.access.redactions.current(self.redaction)
 
     async def uncover(self, principal: Principal, subject: str) -> None:
         """Note that a principal sees what is hidden from others.

@@ -10,6 +10,7 @@ import json
 
 import pytest
 
+from redrive.access import rights_of
 from redrive.broker import Message
 from redrive.cli.main import command_line
 from redrive.pipeline import TaskState
@@ -72,6 +73,9 @@ QUESTIONS = {
     'routes test big {"total":250}': ("POST /routes/big/test", {"body": '{"total":250}'}),
     "history sent": "GET /series?metric=sent",
     "workers": "GET /workers",
+    "tokens": "GET /tokens",
+    "users": "GET /users",
+    "redactions": "GET /redactions",
 }
 """Commands and requests that ask the same."""
 
@@ -111,6 +115,15 @@ CHANGES = (
     ("routes resume way-SIDE", "POST /routes/way-SIDE/resume", None),
     ("routes replay way-SIDE --yes", "POST /routes/way-SIDE/replay", {}),
     ("routes drain way-SIDE", "POST /routes/way-SIDE/drain", {}),
+    (
+        "tokens create SIDE --role operator --queue orders --expires 1h",
+        "POST /tokens",
+        {"name": "SIDE", "role": "operator", "queues": ["orders"], "expires_in": 3600},
+    ),
+    ("tokens revoke TOKEN", "DELETE /tokens/TOKEN", None),
+    ("users remove SIDE --yes", "DELETE /users/SIDE", None),
+    ("redactions add header x-SIDE", "POST /redactions", {"kind": "header", "value": "x-SIDE"}),
+    ("redactions remove RULE", "DELETE /redactions/RULE", None),
     ("pipeline hold reports lab", "POST /pipelines/reports/destinations/lab/hold", {}),
     ("pipeline release reports lab", "POST /pipelines/reports/destinations/lab/release", {}),
     (
@@ -137,13 +150,8 @@ ELSEWHERE = {
     "policies check": "about a file of the machine",
     "policies preview": "about a file of the machine",
     "attention": "has no request yet",
-    "tokens": "who may use the server is decided on its machine, as are the next ones",
-    "tokens create": "as tokens",
-    "tokens revoke": "as tokens",
-    "users": "as tokens",
-    "users add": "as tokens",
-    "users password": "as tokens",
-    "users remove": "as tokens",
+    "users add": "below: it reads the password from standard input",
+    "users password": "as users add",
     "receive": "locks messages for whoever handles them, which is a worker",
     "routes add": "about a file of the machine; PUT /routes/{name} takes one route",
     "routes check": "about a file of the machine",
@@ -169,6 +177,11 @@ async def _fill(desk):
     operations = [await desk.recovery.recover(f"queue:{each}", at=3_600) for each in ("orders", "shipping")]
     await desk.recovery.note(f"operation:{operations[0].number}", "wait for it")
     await desk.recovery.redirect("orders", "billing")
+    await desk.access.create_token("ci", rights_of("viewer", ["orders"]), actor="ann")
+    for side in ("cli", "api"):
+        await desk.access.add_user(side, "correct horse battery", rights_of("admin"), actor="ann")
+    await desk.access.add_user("ann", "correct horse battery", rights_of("admin"), actor="ann")
+    await desk.access.redactions.add("pattern", "never-there", actor="ann")
     for name in ("big", "way-cli", "way-api"):
         parts = {"source": {"kind": "queue", "queue": "orders"}, "sender": {"kind": "queue", "queue": "billing"}}
         await desk.routes.add(route_of({"name": name, **parts}))
@@ -240,6 +253,10 @@ def _remember(both, answer, side):
     """Keep the numbers that later lines name."""
     if "first_sequence" in answer:
         both.names[f"SCHEDULED-{side}"] = answer["first_sequence"]
+    if "token" in answer:
+        both.names[f"TOKEN-{side}"] = answer["id"]
+    if answer.get("kind") == "header":
+        both.names[f"RULE-{side}"] = answer["number"]
     if "text" in answer:
         both.names[f"NOTE-{side}"] = answer["number"]
 
@@ -291,6 +308,15 @@ def test_a_task_that_is_changed_by_itself_is_the_same_as_among_several(both):
     said = json.loads(run_command("pipeline", "resend", both.names["TASK-cli"], "--items", "unknown", "--json").stdout)
     cancelled = both.request("POST", f"/tasks/{both.names['TASK-cli']}/cancel", {}).json()
     assert _form(said["changed"][0]) == _form(cancelled)
+
+
+def test_a_user_is_added_and_gets_a_password_in_the_same_form(both):
+    password = "correct horse battery"  # noqa: S105 - for tests
+    for command, method, path in (("add", "POST", "/users"), ("password", "PUT", "/users/bob-api/password")):
+        said = run_command("users", command, "bob-cli", "--json", stdin=f"{password}\n")
+        assert said.exit_code == 0, said.output
+        body = {"password": password, **({"name": "bob-api"} if command == "add" else {})}
+        assert _form(json.loads(said.stdout)) == _form(both.request(method, path, body).json())
 
 
 def test_a_journey_is_the_same(both):

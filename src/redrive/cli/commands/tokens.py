@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from redrive import duration
-from redrive.access import NewToken, rights_of
+from redrive.access import Access, NewToken, rights_of
 from redrive.cli.commands.queues import hand_down
-from redrive.cli.open import with_broker
+from redrive.cli.open import with_access
 from redrive.cli.options.connection import BrokerConnection
 from redrive.cli.options.groups import grouped
 from redrive.cli.output import console
 from redrive.cli.output.table import age, print_table, table
 from redrive.errors import RedriveError
-from redrive.wiring import open_access
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-
-    from redrive.broker import Broker
 
 app = typer.Typer()
 
@@ -29,6 +26,7 @@ Queues = Annotated[
     list[str] | None,
     typer.Option("--queue", metavar="QUEUE", help="Limit it to this queue, or orders.* for several; repeatable."),
 ]
+EvenLast = Annotated[bool, typer.Option("--even-last", help="It is meant, even if no admin is left then.")]
 SeesBodies = Annotated[bool, typer.Option("--see-hidden", help="May see what redaction hides.")]
 
 
@@ -47,7 +45,7 @@ def list_tokens(context: typer.Context, connection: BrokerConnection) -> None:
     if context.invoked_subcommand is not None:
         hand_down(context, connection)
         return
-    found = with_broker(connection, lambda broker: open_access(broker).tokens())
+    found = with_access(connection, lambda access: access.tokens())
     if connection.as_json:
         console.print_json([each.view() for each in found])
         return
@@ -91,12 +89,12 @@ def create(
     except RedriveError as error:
         raise console.failure(error) from None
 
-    def make(broker: "Broker") -> "Awaitable[NewToken]":
-        return open_access(broker).create_token(name, rights, expires_in=lasts, actor=getpass.getuser())
+    def make(access: Access) -> "Awaitable[NewToken]":
+        return access.create_token(name, rights, expires_in=lasts, actor=getpass.getuser())
 
-    made = with_broker(connection, make, may_create=True)
+    made = with_access(connection, make, may_create=True)
     if connection.as_json:
-        console.print_json({**made.info.view(), "token": made.secret})
+        console.print_plain_json({**made.info.view(), "token": made.secret})
     else:
         console.hint("keep it now: it cannot be shown again")
         console.say(made.secret)
@@ -105,10 +103,13 @@ def create(
 @app.command()
 @grouped
 def revoke(
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its id.")], connection: BrokerConnection
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Its id.")],
+    *,
+    even_last: EvenLast = False,
+    connection: BrokerConnection,
 ) -> None:
     """Revoke a token, at once; its id is what the list shows."""
-    found = with_broker(connection, lambda broker: open_access(broker).revoke_token(token))
+    found = with_access(connection, lambda access: access.revoke_token(token, even_last=even_last))
     if connection.as_json:
         console.print_json(found.view())
     else:

@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from redrive.access import UserInfo, rights_of
+from redrive.access import Access, UserInfo, rights_of
 from redrive.cli.commands.queues import hand_down
-from redrive.cli.commands.tokens import Queues, RoleName, SeesBodies
-from redrive.cli.open import with_broker
+from redrive.cli.commands.tokens import EvenLast, Queues, RoleName, SeesBodies
+from redrive.cli.open import with_access
 from redrive.cli.options.connection import BrokerConnection, Yes
 from redrive.cli.options.groups import grouped
 from redrive.cli.output import console
 from redrive.cli.output.prompt import confirm
 from redrive.cli.output.table import print_table, table
 from redrive.errors import RedriveError
-from redrive.wiring import open_access
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-
-    from redrive.broker import Broker
 
 app = typer.Typer()
 
@@ -45,7 +42,7 @@ def list_users(context: typer.Context, connection: BrokerConnection) -> None:
     if context.invoked_subcommand is not None:
         hand_down(context, connection)
         return
-    found = with_broker(connection, lambda broker: open_access(broker).users())
+    found = with_access(connection, lambda access: access.users())
     if connection.as_json:
         console.print_json([each.view() for each in found])
         return
@@ -76,10 +73,10 @@ def add(
         raise console.failure(error) from None
     password = _password()
 
-    def make(broker: "Broker") -> "Awaitable[UserInfo]":
-        return open_access(broker).add_user(name, password, rights, actor=getpass.getuser())
+    def make(access: Access) -> "Awaitable[UserInfo]":
+        return access.add_user(name, password, rights, actor=getpass.getuser())
 
-    added = with_broker(connection, make, may_create=True)
+    added = with_access(connection, make, may_create=True)
     if connection.as_json:
         console.print_json(added.view())
     else:
@@ -91,7 +88,7 @@ def add(
 def password(name: UserName, connection: BrokerConnection) -> None:
     """Change the password of a person; their sessions end."""
     new = _password()
-    with_broker(connection, lambda broker: open_access(broker).set_password(name, new))
+    with_access(connection, lambda access: access.set_password(name, new))
     if connection.as_json:
         console.print_json({"name": name, "changed": True})
     else:
@@ -100,10 +97,10 @@ def password(name: UserName, connection: BrokerConnection) -> None:
 
 @app.command()
 @grouped
-def remove(name: UserName, *, yes: Yes = False, connection: BrokerConnection) -> None:
+def remove(name: UserName, *, yes: Yes = False, even_last: EvenLast = False, connection: BrokerConnection) -> None:
     """Remove a person; their sessions end."""
     confirm(f"Remove user {name}?", yes=yes)
-    with_broker(connection, lambda broker: open_access(broker).remove_user(name))
+    with_access(connection, lambda access: access.remove_user(name, even_last=even_last))
     if connection.as_json:
         console.print_json({"name": name, "removed": True})
     else:

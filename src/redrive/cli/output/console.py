@@ -56,7 +56,12 @@ def warn(text: str) -> None:
 
 def print_json(value: object) -> None:
     """Print JSON."""
-    typer.echo(json.dumps(redaction().view(value), indent=2).replace("\x7f", "\\u007f"))
+    print_plain_json(redaction().view(value))
+
+
+def print_plain_json(value: object) -> None:
+    """Print JSON that has nothing of messages, and in which nothing is hidden: a rule that matches would spoil it."""
+    typer.echo(json.dumps(value, indent=2).replace("\x7f", "\\u007f"))
 
 
 def json_line(value: object) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the command line hides of messages: by the same rules as the server, from the same file."""
+"""What the command line hides of messages: by the same rules as the server, from the same file and database."""
 
 import os
 from functools import lru_cache
@@ -18,7 +18,27 @@ FILE_VARIABLE: Final = "REDRIVE_CONFIG"
 _FILE: Final = "redrive.toml"
 
 
+_stored = RedactionRules()
+
+
+def also_hide(stored: RedactionRules) -> None:
+    """Hide what a database says, too, until another one is opened."""
+    global _stored  # noqa: PLW0603 - a command opens one database, and prints wherever it is
+    _stored = stored
+
+
 def redaction() -> Redaction:
+    """Return what hides: by the rules of the file, and by those of the database that is open."""
+    own = file_redaction()
+    return _both(own.rules, _stored) if _stored else own
+
+
+@lru_cache(maxsize=4)
+def _both(own: RedactionRules, stored: RedactionRules) -> Redaction:
+    return Redaction(own.and_also(stored))
+
+
+def file_redaction() -> Redaction:
     """Return what hides: by the rules in $REDRIVE_CONFIG, or in redrive.toml in the current directory.
 
     Raises:

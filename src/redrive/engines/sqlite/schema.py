@@ -11,7 +11,7 @@ import sqlite3
 from contextlib import closing
 from functools import cache
 
-from redrive.engines.sql.access.schema import ACCESS, REQUESTS
+from redrive.engines.sql.access.schema import ACCESS, REDACTIONS, REQUESTS
 from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.history.schema import HISTORY, SQLITE_TRIGGER
 from redrive.engines.sql.journey.schema import JOURNEYS
@@ -157,6 +157,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0014_access", SQLITE.migration(ACCESS)),
     ("0015_requests", SQLITE.migration(REQUESTS)),
     ("0016_item_index", SQLITE.migration(ITEM_INDEX)),
+    ("0017_redactions", SQLITE.migration(REDACTIONS)),
 )
 
 _OLD_NAMES = re.compile(

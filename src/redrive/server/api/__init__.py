@@ -16,11 +16,14 @@ from redrive.server.api import (
     operations,
     pipelines,
     queues,
+    redactions,
     routes,
     series,
     session,
+    tokens,
     topics,
     upkeep,
+    users,
 )
 
 ROUTERS: Final[Sequence[APIRouter]] = (
@@ -38,5 +41,8 @@ ROUTERS: Final[Sequence[APIRouter]] = (
     series.api.router,
     journeys.api.router,
     session.api.router,
+    tokens.api.router,
+    users.api.router,
+    redactions.api.router,
 )
 """The endpoints of all modules."""

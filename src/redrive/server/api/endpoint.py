@@ -66,16 +66,20 @@ class _Caller:
             endpoint returns, such as a download, by the endpoint.
     """
 
-    def __init__(self, principal: Principal, desk: "Desk", action: str) -> None:
+    def __init__(self, principal: Principal, desk: "Desk", action: str, redaction: Redaction) -> None:
         self.principal = principal
         self.desk = desk
         self.action = action
         self.has_asked = False
-        self.redaction = desk.redaction
+        self.redaction = redaction
 
     async def uncover(self, subject: str) -> None:
         """Hide nothing from here on, if the principal may see all; it is written to the audit trail."""
         await self.desk.uncover(self.principal, subject)
+        self.hide_nothing()
+
+    def hide_nothing(self) -> None:
+        """Hide nothing from here on: the answer is not about messages, and a rule that matches it would spoil it."""
         self.redaction = Redaction(RedactionRules())
 
     @property
@@ -111,7 +115,8 @@ async def _called(request: Request) -> _Caller:
     principal = await request.app.state.door.admit(request)
     action: str = request.scope["route"].openapi_extra[_EXTRA]
     request.scope[ACTION] = action
-    caller = _Caller(principal, request.app.state.desk, action)
+    desk: Desk = request.app.state.desk
+    caller = _Caller(principal, desk, action, await desk.hides())
     if UNCOVER_HEADER in request.headers:
         await caller.uncover(f"{request.method} {request.url.path}")
     return caller

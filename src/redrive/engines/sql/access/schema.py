@@ -62,3 +62,15 @@ CREATE TABLE @.access_requests (
 );
 CREATE INDEX @_access_requests_begun ON @.access_requests (begun_at);
 """
+
+REDACTIONS = """
+-- what is hidden in messages, beside what a file says
+CREATE TABLE @.access_redactions (
+    number @serial,
+    kind text NOT NULL,
+    value text NOT NULL,
+    created_at @time NOT NULL,
+    created_by text NOT NULL,
+    UNIQUE (kind, value)
+);
+"""

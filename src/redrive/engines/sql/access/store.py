@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The server's own store of an engine that is a database: each verb is a script."""
 
-from redrive.engines.sql.access import last_changes, request_rows, token_rows, user_rows
+from redrive.engines.sql.access import last_changes, redaction_rows, request_rows, token_rows, user_rows
 from redrive.engines.sql.verbs import SqlStore, joins, reads, writes
 
 
@@ -29,6 +29,11 @@ class SqlAccessStore(SqlStore):
     user_and_password = reads(user_rows.user_and_password)
     set_password = writes(user_rows.set_password)
     remove_user = writes(user_rows.remove_user)
+
+    # --- redaction
+    add_redaction = writes(redaction_rows.add_redaction)
+    redactions = reads(redaction_rows.redactions)
+    remove_redaction = writes(redaction_rows.remove_redaction)
 
     # --- sessions
     add_session = writes(user_rows.add_session)

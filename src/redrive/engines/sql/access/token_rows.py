@@ -5,6 +5,7 @@ from datetime import datetime
 
 from redrive.access.records import Rights, TokenInfo
 from redrive.clock import utc
+from redrive.engines.sql.access.last_admin import keep_an_admin
 from redrive.engines.sql.access.rights import rights_columns, rights_of_row
 from redrive.engines.sql.script import Row, Script, Sql, now, plain
 
@@ -49,9 +50,11 @@ def use_token(token_id: str) -> Script[None]:
     yield Sql("UPDATE @.access_tokens SET used_at = ? WHERE id = ?", [time, token_id])
 
 
-def revoke_token(token_id: str) -> Script[TokenInfo | None]:
+def revoke_token(token_id: str, *, even_last: bool = False) -> Script[TokenInfo | None]:
     """End a token; one that was revoked before stays as it was."""
     time = yield from now()
+    if not even_last:
+        yield from keep_an_admin(time, token=plain(token_id))
     rows = yield Sql(
         f"UPDATE @.access_tokens SET revoked_at = coalesce(revoked_at, ?) WHERE id = ? RETURNING {_COLUMNS}",
         [time, plain(token_id)],

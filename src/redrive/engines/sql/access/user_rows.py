@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from redrive.access.records import Rights, SessionInfo, UserInfo
 from redrive.clock import utc
+from redrive.engines.sql.access.last_admin import keep_an_admin
 from redrive.engines.sql.access.rights import rights_columns, rights_of_row
 from redrive.engines.sql.script import Row, Script, Sql, now, plain
 
@@ -42,8 +43,11 @@ def set_password(name: str, password: str) -> Script[bool]:
     return bool(rows)
 
 
-def remove_user(name: str) -> Script[bool]:
+def remove_user(name: str, *, even_last: bool = False) -> Script[bool]:
     """Remove a user and their sessions."""
+    if not even_last:
+        time = yield from now()
+        yield from keep_an_admin(time, user=plain(name))
     rows = yield Sql("DELETE FROM @.access_users WHERE name = ? RETURNING 1", [plain(name)])
     yield Sql("DELETE FROM @.access_sessions WHERE user_name = ?", [plain(name)])
     return bool(rows)
