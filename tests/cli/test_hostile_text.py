@@ -368,6 +368,9 @@ COMMANDS = {
     "users add": [("users", "add", HOSTILE, "--role", "viewer")],
     "users password": [("users", "password", HOSTILE)],
     "users remove": [("users", "remove", HOSTILE, "--yes")],
+    "redactions": [("redactions",)],
+    "redactions add": [("redactions", "add", "header", HOSTILE), ("redactions", "add", HOSTILE, "x")],
+    "redactions remove": [("redactions", "remove", "99")],
     "policies check": [("policies", "check", "evil.toml")],
     "policies preview": [("policies", "preview", "evil.toml"), ("policies", "preview", "evil.toml", HOSTILE)],
 }

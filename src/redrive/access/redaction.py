@@ -194,6 +194,8 @@ class Redaction:
                 shown[name] = self._headers(value, patience)
             elif name == "body" and isinstance(value, str):
                 shown[name] = self._shown_body(value, view.get("body_encoding"), patience)
+            elif name == "body_encoding":
+                shown[name] = value  # without it the body cannot be read, and it is no one's text
             elif name == "changes" and isinstance(value, list):
                 shown[name] = self._changes(value, patience)
             else:

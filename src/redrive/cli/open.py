@@ -106,6 +106,7 @@ def with_access(connection: BrokerConnection, do: Callable[[Access], Awaitable[T
 
 
 def _server(url: str) -> ServerConnection:
+    also_hide(RedactionRules())  # the server has hidden what it has to
     return ServerConnection(url, os.environ.get(TOKEN_VARIABLE))
 
 
