@@ -9,6 +9,7 @@ import pytest
 
 from redrive.broker import Message, Send
 from redrive.errors import Unavailable
+from redrive.parts import only_folders
 from redrive.routes import (
     Delivered,
     DestinationChanged,
@@ -28,6 +29,7 @@ from redrive.routes import (
     route,
     split,
     to_debug,
+    to_file,
     to_queue,
 )
 from redrive.routes.senders.debug import DebugSender
@@ -365,6 +367,15 @@ async def test_a_new_version_for_another_source_that_cannot_begin_leaves_the_old
     await bench.put("others", "2")
     await bench.until(lambda: got("new") == ["2"])
     await bench.until(lambda: "orders" not in GateReceiver.intakes)
+
+
+async def test_a_stored_route_to_a_file_that_this_process_may_not_write_does_not_run(bench, tmp_path):
+    with only_folders([str(tmp_path / "out")]):
+        await bench.apply(line("a", sender=to_file(str(tmp_path / "other.jsonl"))), line("b"))
+        assert "folders in redrive.toml" in bench.reported(RouteBroken)[-1].problem
+        await bench.put("orders", "1")
+        await bench.delivered("b", ["1"])
+    assert not (tmp_path / "other.jsonl").exists()
 
 
 async def test_a_route_that_cannot_begin_is_no_trouble_for_others_and_can_be_removed(bench):

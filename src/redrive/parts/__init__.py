@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What routes and pipelines are declared with: parts, their settings, and the names of their kinds."""
 
+from redrive.parts.folder import check_file, is_in_folders, only_folders
 from redrive.parts.function_name import FunctionSetting, load_function, only_functions
 from redrive.parts.kinds import PartKinds
 from redrive.parts.part import DeclaredPart, Table
@@ -19,9 +20,12 @@ __all__ = [
     "Table",
     "TableSetting",
     "TextSetting",
+    "check_file",
     "from_environment",
     "hidden_secret",
+    "is_in_folders",
     "load_function",
+    "only_folders",
     "only_functions",
     "secret_value",
     "setting",

@@ -27,7 +27,7 @@ from redrive.http.listener import (
     sweep,
     uvicorn_server,
 )
-from redrive.parts import only_functions
+from redrive.parts import only_folders, only_functions
 from redrive.pipeline import PipelinePlan, PipelineRunner, read_pipeline
 from redrive.printable import one_line
 from redrive.recovery import Recovery, ServiceSettings, TransformSettings
@@ -101,7 +101,8 @@ class ServerProcess:
         host, port = host_and_port(listen)
         check_reach(self._settings, host)
         front = _Front(self.health)
-        with bound_socket(listen, host, port) as listener, only_functions(self._settings.allow):
+        limited = only_functions(self._settings.allow), only_folders(self._settings.folders)
+        with bound_socket(listen, host, port) as listener, limited[0], limited[1]:
             http = uvicorn_server(front, "server", feature="redrive serve", grace=_GRACE_S)
             if self.on_listening is not None:
                 self.on_listening(address_text(host, listener.getsockname()[1]))

@@ -94,6 +94,15 @@ async def test_a_function_that_the_settings_allow_may_be_named(desk):
     assert answer.status_code == 200, answer.text
 
 
+async def test_a_file_in_a_folder_that_the_settings_allow_may_be_named(desk, tmp_path):
+    admin = client_of(desk, Someone(principal()), ServerSettings(folders=(str(tmp_path),)))
+    for path, status in ((tmp_path / "out.jsonl", 200), (tmp_path / ".." / "out.jsonl", 400)):
+        answer = await admin.put("/routes/big", json={**ROUTE, "sender": {"kind": "file", "path": str(path)}})
+        assert answer.status_code == status, answer.text
+    source = {"kind": "tail", "path": str(tmp_path / "in.log"), "position_file": "/etc/cron.d/odd"}
+    assert (await admin.put("/routes/big", json={**ROUTE, "source": source})).status_code == 400
+
+
 @pytest.mark.parametrize("odd", [{"source": {}}, {"sender": {"kind": "none"}}, {"nonsense": 1}, {"application": "a b"}])
 async def test_a_route_that_cannot_be_used_is_refused(client, desk, odd):
     answer = await client.put("/routes/big", json={**ROUTE, **odd})

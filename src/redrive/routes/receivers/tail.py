@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from redrive.broker import HeaderValue, Message, WholeSetting
+from redrive.parts import check_file
 from redrive.routes.environment import PartEnvironment
 from redrive.routes.parts import ChoiceSetting, DurationSetting, EventReceiver, Intake, TextSetting, setting
 from redrive.routes.receivers.acceptance import Acceptance
@@ -60,6 +61,8 @@ class FileTailReceiver(EventReceiver):
 
     def open(self, environment: PartEnvironment) -> "OpenFileTail":
         """Return the receiver at work."""
+        check_file("path", self.path)
+        check_file("position_file", self.position_path)
         return OpenFileTail(self, environment)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from redrive.broker import FlagSetting, Message
+from redrive.parts import check_file
 from redrive.routes.environment import PartEnvironment
 from redrive.routes.outcomes import Delivered, DestinationDown, SendOutcome
 from redrive.routes.parts import EventSender, OpenSender, TextSetting, setting
@@ -38,6 +39,7 @@ class FileSender(EventSender):
 
     def open(self, environment: PartEnvironment) -> OpenSender:
         """Return the sender at work."""
+        check_file("path", self.path)
         return OpenFileSender(self)
 
 

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 from redrive.broker import Message, dead_letter_queue
 from redrive.broker.views import View, received_view, resubmitted_view
 from redrive.errors import InvalidRequest, InvalidSetting, RouteConflict, RouteNotFound
+from redrive.parts import is_in_folders
 from redrive.routes import RouteInfo, Routes, views
 from redrive.routes.removal import changed_route, readable_route
 from redrive.routes.route_file import route_of
@@ -21,6 +22,7 @@ from redrive.server.api.messages import ResubmitAsked, ResubmittedModel
 from redrive.server.api.models import Instant, ViewModel
 from redrive.server.api.pages import PAGED, Page
 from redrive.server.api.requests import Key, once
+from redrive.server.settings import ServerSettings
 
 _LONGEST_TAP_S = 600.0
 _CALLING = ("python", "call")
@@ -171,13 +173,13 @@ async def get_route(caller: Caller, name: Name, application: Application = None)
 async def write_route(caller: Caller, request: Request, name: Name, asked: RouteAsked) -> View:
     """Add a route, or change it. Processes that run routes follow within a second.
 
-    A part that calls a function can name only those that the settings of the server allow; parts that read or write
-    files of the machine are added there, with ``redrive routes add``.
+    A part that calls a function can name only those that the settings of the server allow; a part that reads or writes
+    files, only those in its ``folders``.
     """
     table = {"name": name, **asked.model_dump()}
 
     async def write() -> RouteInfo:
-        _check_parts(table, request.app.state.settings.allow)
+        _check_parts(table, request.app.state.settings)
         wanted = route_of(table)
         await caller.desk.routes.apply(wanted)
         return await caller.desk.routes.show(wanted.name, wanted.application)
@@ -185,14 +187,16 @@ async def write_route(caller: Caller, request: Request, name: Name, asked: Route
     return views.route_view(await caller.change(f"route:{name}", write))
 
 
-def _check_parts(table: View, allow: tuple[str, ...]) -> None:
+def _check_parts(table: View, settings: ServerSettings) -> None:
     """Refuse parts through which a request would reach the code or the files of this machine."""
     for part in (table["source"], *table["filters"], table["sender"]):
         kind, function = part.get("kind"), part.get("function")
-        if kind in _CALLING and function not in allow:
+        if kind in _CALLING and function not in settings.allow:
             raise InvalidSetting("function", function, "is not allowed here; add it to allow in redrive.toml")
         if kind in _OF_THIS_MACHINE:
-            raise InvalidSetting("kind", kind, "is not allowed over HTTP; add the route there: redrive routes add FILE")
+            for name in ("path", "position_file"):
+                if isinstance(path := part.get(name), str) and not is_in_folders(path, settings.folders):
+                    raise InvalidSetting(name, path, "is not allowed here; add its folder to folders in redrive.toml")
 
 
 @api.delete("/routes/{name}", "routes.write", RouteModel)
