@@ -95,6 +95,7 @@ STATUSES = {
     "storage-full": ErrorStatus(1, 507),
     "storage-read-only": ErrorStatus(1, 500),
     "lease-lost": ErrorStatus(1, 503),
+    "provider-unavailable": ErrorStatus(1, 503),
     "receiver-full": ErrorStatus(1, 429),
     "too-many-attempts": ErrorStatus(1, 429),
     "too-many-streams": ErrorStatus(1, 503),

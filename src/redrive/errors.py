@@ -1314,6 +1314,25 @@ class TooManyAttempts(Unavailable, code="too-many-attempts"):
         return f"too many attempts to sign in; come back in {self.retry_after:.0f} s"
 
 
+class ProviderUnavailable(Unavailable, code="provider-unavailable"):
+    """The provider that signs people in does not answer, or not as it must.
+
+    Attributes:
+        issuer: the provider.
+        problem: what is wrong.
+    """
+
+    def __init__(self, issuer: str, problem: str) -> None:
+        super().__init__(issuer, problem)
+        self.issuer = issuer
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return (
+            f"the provider {self.issuer} cannot be used: {self.problem}; sign in with name and password, or come back"
+        )
+
+
 class TooManyStreams(Unavailable, code="too-many-streams"):
     """The server has as many streams of events as it may have.
 

@@ -97,6 +97,6 @@ async def test_whoever_is_limited_to_another_queue_gets_nothing_of_this_one(aske
 async def test_every_endpoint_has_a_rule(asked):
     _, document = asked
     public = [path for _, path, found in endpoints(document) if found.get("x-redrive-public")]
-    assert public == ["/api/v1/session"]
+    assert public == ["/api/v1/session", "/api/v1/session/provider", "/api/v1/session/provider/return"]
     for method, path, found in endpoints(document):
         assert found["x-redrive-action"] in ACTIONS, (method, path)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Who may do what: roles, actions, and those who ask."""
 
-from redrive.access import credentials, records, redaction, redaction_file, redactions, store
-from redrive.access.access import Access, NewSession, NewToken, rights_of
+from redrive.access import credentials, oidc, records, redaction, redaction_file, redactions, store
+from redrive.access.access import Access, NewSession, NewToken
 from redrive.access.principal import Principal, PrincipalKind
-from redrive.access.records import RedactionInfo, RedactionKind, Rights, SessionInfo, TokenInfo, UserInfo
+from redrive.access.records import RedactionInfo, RedactionKind, Rights, SessionInfo, TokenInfo, UserInfo, rights_of
 from redrive.access.redaction import Redaction, RedactionRules
 from redrive.access.redactions import Redactions
 from redrive.access.roles import ACTIONS, Action, Reach, Role, Trail, check, check_grant
@@ -35,6 +35,7 @@ __all__ = [
     "check",
     "check_grant",
     "credentials",
+    "oidc",
     "records",
     "redaction",
     "redaction_file",

@@ -2,7 +2,6 @@
 """Tokens, users and sessions as the command line and the server use them."""
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -19,7 +18,6 @@ from redrive.access.credentials import (
 from redrive.access.principal import Principal, PrincipalKind
 from redrive.access.records import Rights, SessionInfo, TokenInfo, UserInfo, check_name
 from redrive.access.redactions import Redactions
-from redrive.access.roles import Role
 from redrive.access.store import AccessStore
 from redrive.clock import Clock, utc
 from redrive.errors import InvalidSetting, SignInRequired, TokenNotFound, TooManyAttempts, UserConflict, UserNotFound
@@ -55,17 +53,6 @@ class NewSession(NamedTuple):
     secret: str
 
 
-def rights_of(role: str | Role, queues: Sequence[str] | None = None, *, may_see_bodies: bool = False) -> Rights:
-    """Return rights, from words.
-
-    Raises:
-        InvalidSetting: there is no such role, or a queue is none.
-    """
-    known = {each.value: each for each in Role}
-    found = known.get(role, role) if isinstance(role, str) else role
-    return Rights(role=found, queues=None if queues is None else tuple(queues), may_see_bodies=may_see_bodies)  # type: ignore[arg-type]  # it checks the role
-
-
 class Access:
     """Who may sign in, and who has.
 
@@ -75,10 +62,13 @@ class Access:
 
     Attributes:
         IDLE_S: how long a session lasts without use, in seconds.
+        PROVIDER_S: how long a session of a person from a provider lasts, in use or not: then they sign in again, and
+            the provider says what they may.
         redactions: what is hidden in messages, beside what a file says.
     """
 
     IDLE_S: Final = 12 * 3_600.0
+    PROVIDER_S: Final = 8 * 3_600.0
 
     def __init__(self, store: AccessStore, clock: Clock) -> None:
         self._store = store
@@ -214,15 +204,29 @@ class Access:
     async def session_principal(self, secret: str, address: str) -> Principal | None:
         """Return who a session belongs to; None: it is none, has ended, or was not used for too long."""
         found = await self._store.session_of(hash_of(secret), self.IDLE_S)
-        if found is None:
+        if found is None or (found.is_from_provider and self._has_lasted(found) > self.PROVIDER_S):
             return None
         if self._is_stale(found.used_at.timestamp()):
             await self._store.use_session(found.id)
         return _principal(found.user, found.rights, address, PrincipalKind.SESSION, found.id)
 
+    async def begin_provider_session(self, user: str, rights: Rights | None, address: str) -> NewSession | None:
+        """Begin a session of a person whom a provider has signed in; what they may counts for their other sessions.
+
+        Args:
+            user: their name.
+            rights: what they may; None: nothing, so that all their sessions end and none begins.
+            address: where they are.
+        """
+        await self._store.set_session_rights(user, rights)
+        return None if rights is None else await self.begin_session(user, rights, address)
+
     async def sign_out(self, session_id: str) -> None:
         """End a session."""
         await self._store.end_session(session_id)
+
+    def _has_lasted(self, session: SessionInfo) -> float:
+        return self._clock.time() - session.created_at.timestamp()
 
     def _is_stale(self, used_at: float | None) -> bool:
         """Say whether a use must be noted: not with every request, which would make each of them a write."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Tokens, users and sessions as they are stored and listed. Pure: no I/O, no clock."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -11,6 +12,8 @@ from redrive.broker.views import View
 from redrive.errors import InvalidSetting
 
 _LONGEST_NAME: Final = 100
+PROVIDER_PREFIX: Final = "oidc:"
+"""What the name of a person from a provider begins with, so that none can have the name of another user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,17 @@ class Rights:
         """Return them as JSON."""
         queues = None if self.queues is None else list(self.queues)
         return {"role": self.role.value, "queues": queues, "may_see_bodies": self.may_see_bodies}
+
+
+def rights_of(role: str | Role, queues: Sequence[str] | None = None, *, may_see_bodies: bool = False) -> Rights:
+    """Return rights, from words.
+
+    Raises:
+        InvalidSetting: there is no such role, or a queue is none.
+    """
+    known = {each.value: each for each in Role}
+    found = known.get(role, role) if isinstance(role, str) else role
+    return Rights(role=found, queues=None if queues is None else tuple(queues), may_see_bodies=may_see_bodies)  # type: ignore[arg-type]  # it checks the role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +127,11 @@ class SessionInfo:
     created_at: datetime
     used_at: datetime
     address: str
+
+    @property
+    def is_from_provider(self) -> bool:
+        """Whether a provider of OpenID Connect has signed them in."""
+        return self.user.startswith(PROVIDER_PREFIX)
 
 
 class RedactionKind(Enum):

@@ -66,6 +66,22 @@ class RequestStore(Protocol):
         ...
 
 
+class SignInState(NamedTuple):
+    """What is kept while a person is at a provider of OpenID Connect.
+
+    Attributes:
+        browser: the hash of a secret that the browser has, so that no other browser can end what it began.
+        nonce: what the provider must repeat in the identity.
+        verifier: proves to the provider that this server has asked.
+        goes_to: the page that the person wanted.
+    """
+
+    browser: str
+    nonce: str
+    verifier: str
+    goes_to: str
+
+
 class TokenStore(Protocol):
     """Tokens of programs."""
 
@@ -139,6 +155,18 @@ class UserStore(Protocol):
 
     async def end_session(self, session_id: str) -> bool:
         """End a session; False: there is none."""
+        ...
+
+    async def set_session_rights(self, user: str, rights: Rights | None) -> None:
+        """Change what all sessions of a user may; None: they end."""
+        ...
+
+    async def keep_sign_in(self, state_hash: str, state: SignInState) -> None:
+        """Keep something until a person comes back from a provider."""
+        ...
+
+    async def take_sign_in(self, state_hash: str, within_s: float) -> SignInState | None:
+        """Return what was kept, once, if that is not too long ago."""
         ...
 
     async def attempt(self, limits: Mapping[str, int], window_s: float) -> float:

@@ -21,6 +21,7 @@ from redrive.server.door import Door, OpenDoor
 from redrive.server.guard import Guard
 from redrive.server.health import Health
 from redrive.server.metrics import Measured, Metrics
+from redrive.server.provider import Provider
 from redrive.server.recent import RecentAnswers
 from redrive.server.settings import ServerSettings
 from redrive.server.topics import TopicHub
@@ -49,7 +50,11 @@ class Observed:
 
 
 def create_app(
-    desk: Desk, settings: ServerSettings, door: Door | None = None, observed: Observed | None = None
+    desk: Desk,
+    settings: ServerSettings,
+    door: Door | None = None,
+    observed: Observed | None = None,
+    provider: Provider | None = None,
 ) -> FastAPI:
     """Return the application, an ASGI app.
 
@@ -58,6 +63,7 @@ def create_app(
         settings: how it runs.
         door: finds out who a request is from; None: every request is from an admin.
         observed: what is known about the process; None: nothing yet.
+        provider: signs people in; None: the one of the settings, if there is one.
     """
     app = FastAPI(
         title="Redrive",
@@ -74,6 +80,9 @@ def create_app(
     app.state.door = door or OpenDoor()
     app.state.proxies = [ipaddress.ip_network(each) for each in settings.trusted_proxies]
     clock = desk.broker.clock
+    app.state.provider = provider
+    if provider is None and settings.oidc is not None:
+        app.state.provider = Provider(settings.oidc, settings.public_url, clock)
     observed = observed or Observed.by(clock)
     app.state.health, app.state.topics, app.state.metrics = observed.health, observed.topics, observed.metrics
     observed.health.ask = desk.recovery.ledger.now

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 
 from redrive import number, toml_lines
 from redrive.access import RedactionRules, rights_of
+from redrive.access.oidc import OidcSettings, oidc_of
 from redrive.access.redaction_file import rules_of
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.errors import InvalidSetting, ServerFileError, UnknownSetting
@@ -42,12 +43,15 @@ class ServerSettings:
         max_body_bytes: how large a request may be.
         allow: the functions that routes, pipelines and recoveries may call, as ``package.module:function``; what
             comes over HTTP or is found in the database can name no other.
+        folders: the folders whose files stored routes may read and write, and those that are written over HTTP. Without
+            any, such a route does not run here.
         require_sign_in: whether every request must say who it is from; a server that other machines can reach must.
             Otherwise every request from this machine is from an admin, with the name of the user who runs it.
         public_url: where browsers reach it: ``https://redrive.example.com``. With https, cookies need it.
         trusted_proxies: addresses and networks of proxies that sign people in, and that say where requests come from.
         proxy_user_header: the header in which they say who it is; empty: they do not.
         proxy_role: the role of those whom a proxy has signed in.
+        oidc: the provider of OpenID Connect that signs people in: ``[server.oidc]``; None: there is none.
         hide: what is hidden in messages before they are shown: ``headers``, ``pointers`` and ``patterns``.
         sources: the error queues and dead-letter queues to read failures from, beside those they came from before.
         route_files: files of routes that are added when it starts.
@@ -65,11 +69,13 @@ class ServerSettings:
     hosts: tuple[str, ...] = ()
     max_body_bytes: int = 4_194_304
     allow: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     require_sign_in: bool = False
     public_url: str = ""
     trusted_proxies: tuple[str, ...] = ()
     proxy_user_header: str = ""
     proxy_role: str = "viewer"
+    oidc: OidcSettings | None = None
     hide: RedactionRules = field(default_factory=RedactionRules)
     sources: tuple[str, ...] = (ERROR_QUEUE,)
     route_files: tuple[str, ...] = ()
@@ -86,7 +92,7 @@ class ServerSettings:
             if not isinstance(value := getattr(self, name), str) or not value:
                 raise InvalidSetting(name, value, "must be a text")
         number.whole("max_body_bytes", self.max_body_bytes, 1_024)
-        for name in ("hosts", "allow", "sources", "route_files", "pipeline_files", "trusted_proxies"):
+        for name in ("hosts", "allow", "folders", "sources", "route_files", "pipeline_files", "trusted_proxies"):
             object.__setattr__(self, name, _texts(name, getattr(self, name)))
         self._check_sign_in()
         for name in ("require_sign_in", *PARTS):
@@ -100,6 +106,10 @@ class ServerSettings:
                 raise InvalidSetting(name, value, "must be a text")
         rights_of(self.proxy_role)
         _check_proxies(self.trusted_proxies)
+        if self.oidc is not None and not isinstance(self.oidc, OidcSettings):
+            raise InvalidSetting("oidc", self.oidc, "must be a table: write [server.oidc]")
+        if self.oidc is not None and not self.public_url:
+            raise InvalidSetting("public_url", self.public_url, "must be set for oidc: browsers come back there")
         if not isinstance(self.hide, RedactionRules):
             raise InvalidSetting("hide", self.hide, "must be a table: write [server.hide]")
 
@@ -165,4 +175,6 @@ def settings_of(table: Mapping[str, Any]) -> ServerSettings:
     given = dict(table)
     if isinstance(hide := given.get("hide"), dict):
         given["hide"] = rules_of(hide)
+    if isinstance(oidc := given.get("oidc"), dict):
+        given["oidc"] = oidc_of(oidc)
     return ServerSettings(**given)

@@ -17,7 +17,7 @@ from redrive.engines.postgres.history_schema import counting_functions
 from redrive.engines.postgres.journeys_schema import journeys_migration
 from redrive.engines.postgres.session_settings import in_transaction
 from redrive.engines.postgres.topics_schema import BODY, topics_migration
-from redrive.engines.sql.access.schema import ACCESS, REDACTIONS, REQUESTS
+from redrive.engines.sql.access.schema import ACCESS, REDACTIONS, REQUESTS, SIGN_INS
 from redrive.engines.sql.dialects import POSTGRES
 from redrive.engines.sql.history.schema import HISTORY, POSTGRES_TRIGGER
 from redrive.engines.sql.migrations import pending
@@ -447,6 +447,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0015_requests", POSTGRES.migration(REQUESTS)),
     ("0016_item_index", POSTGRES.migration(ITEM_INDEX)),
     ("0017_redactions", POSTGRES.migration(REDACTIONS)),
+    ("0018_sign_ins", POSTGRES.migration(SIGN_INS)),
 )
 
 

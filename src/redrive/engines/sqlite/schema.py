@@ -11,7 +11,7 @@ import sqlite3
 from contextlib import closing
 from functools import cache
 
-from redrive.engines.sql.access.schema import ACCESS, REDACTIONS, REQUESTS
+from redrive.engines.sql.access.schema import ACCESS, REDACTIONS, REQUESTS, SIGN_INS
 from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.history.schema import HISTORY, SQLITE_TRIGGER
 from redrive.engines.sql.journey.schema import JOURNEYS
@@ -158,6 +158,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0015_requests", SQLITE.migration(REQUESTS)),
     ("0016_item_index", SQLITE.migration(ITEM_INDEX)),
     ("0017_redactions", SQLITE.migration(REDACTIONS)),
+    ("0018_sign_ins", SQLITE.migration(SIGN_INS)),
 )
 
 _OLD_NAMES = re.compile(

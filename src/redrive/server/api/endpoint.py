@@ -162,15 +162,15 @@ class Endpoints:
         """Declare an endpoint that removes something."""
         return self._declare("DELETE", path, action, model, more)
 
-    def public(self, path: str, model: Any) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
-        """Declare the endpoint for those who have not signed in yet. It is the only one without a principal."""
+    def public(self, path: str, model: Any, method: str = "POST", **more: Any) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
+        """Declare an endpoint for those who have not signed in yet. Only such ones are without a principal."""
         wanted = ACTIONS["own.sign-in"]
 
         def declare(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
             self.router.add_api_route(
                 path,
                 function,
-                methods=["POST"],
+                methods=[method],
                 response_model=model,
                 openapi_extra={
                     _EXTRA: wanted.name,
@@ -178,8 +178,9 @@ class Endpoints:
                     "x-redrive-reach": wanted.reach.value,
                     "x-redrive-public": True,
                 },
-                responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}},
+                responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}, **more.pop("responses", {})},
                 operation_id=function.__name__.replace("_", "-"),
+                **more,
             )
             return function
 

@@ -63,6 +63,19 @@ CREATE TABLE @.access_requests (
 CREATE INDEX @_access_requests_begun ON @.access_requests (begun_at);
 """
 
+SIGN_INS = """
+-- people who are at a provider of OpenID Connect
+CREATE TABLE @.access_sign_ins (
+    hash text PRIMARY KEY,
+    browser text NOT NULL,
+    nonce text NOT NULL,
+    verifier text NOT NULL,
+    goes_to text NOT NULL,
+    at @time NOT NULL
+);
+CREATE INDEX @_access_sign_ins_at ON @.access_sign_ins (at);
+"""
+
 REDACTIONS = """
 -- what is hidden in messages, beside what a file says
 CREATE TABLE @.access_redactions (

@@ -40,5 +40,8 @@ class SqlAccessStore(SqlStore):
     session_of = reads(user_rows.session_of)
     use_session = writes(user_rows.use_session)
     end_session = writes(user_rows.end_session)
+    set_session_rights = writes(user_rows.set_session_rights)
+    keep_sign_in = writes(user_rows.keep_sign_in)
+    take_sign_in = writes(user_rows.take_sign_in)
     attempt = writes(user_rows.attempt)
     forgive = writes(user_rows.forgive)

@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 
 from redrive.access.records import Rights, SessionInfo, UserInfo
+from redrive.access.store import SignInState
 from redrive.clock import utc
 from redrive.engines.sql.access.last_admin import keep_an_admin
 from redrive.engines.sql.access.rights import rights_columns, rights_of_row
@@ -87,6 +88,37 @@ def use_session(session_id: str) -> Script[None]:
 def end_session(session_id: str) -> Script[bool]:
     """End a session."""
     return bool((yield Sql("DELETE FROM @.access_sessions WHERE id = ? RETURNING 1", [plain(session_id)])))
+
+
+def set_session_rights(user: str, rights: Rights | None) -> Script[None]:
+    """Change what all sessions of a user may; None: they end."""
+    if rights is None:
+        yield Sql("DELETE FROM @.access_sessions WHERE user_name = ?", [plain(user)])
+    else:
+        columns = "role = ?, queues = ?, may_see_bodies = ?"
+        yield Sql(f"UPDATE @.access_sessions SET {columns} WHERE user_name = ?", [*rights_columns(rights), plain(user)])
+
+
+# --- OpenID Connect
+
+
+def keep_sign_in(state_hash: str, state: SignInState) -> Script[None]:
+    """Keep something until a person comes back from a provider; forget what was kept for an hour."""
+    time = yield from now()
+    yield Sql("DELETE FROM @.access_sign_ins WHERE at < ?", [time - 3_600.0])
+    yield Sql(
+        "INSERT INTO @.access_sign_ins (hash, browser, nonce, verifier, goes_to, at) VALUES (?, ?, ?, ?, ?, ?)",
+        [state_hash, *state[:3], plain(state.goes_to), time],
+    )
+
+
+def take_sign_in(state_hash: str, within_s: float) -> Script[SignInState | None]:
+    """Return what was kept, once, if that is not too long ago."""
+    time = yield from now()
+    rows = yield Sql(
+        "DELETE FROM @.access_sign_ins WHERE hash = ? RETURNING browser, nonce, verifier, goes_to, at", [state_hash]
+    )
+    return SignInState(*tuple(rows[0])[:4]) if rows and rows[0]["at"] > time - within_s else None
 
 
 # --- attempts
