@@ -1299,6 +1299,36 @@ class RedactionNotFound(UsageError, LookupError, code="redaction-not-found"):
         return f"there is no rule of redaction {self.number}; list them: redrive redactions"
 
 
+class WebhookNotFound(UsageError, LookupError, code="webhook-not-found"):
+    """No webhook has this name.
+
+    Attributes:
+        webhook: the name.
+    """
+
+    def __init__(self, webhook: str) -> None:
+        super().__init__(webhook)
+        self.webhook = webhook
+
+    def __str__(self) -> str:
+        return f"there is no webhook {self.webhook!r}; list them: redrive webhooks"
+
+
+class WebhookConflict(UsageError, code="webhook-conflict"):
+    """A webhook of this name exists already.
+
+    Attributes:
+        webhook: the name.
+    """
+
+    def __init__(self, webhook: str) -> None:
+        super().__init__(webhook)
+        self.webhook = webhook
+
+    def __str__(self) -> str:
+        return f"webhook {self.webhook!r} exists already; remove it first: redrive webhooks remove {self.webhook}"
+
+
 class TooManyAttempts(Unavailable, code="too-many-attempts"):
     """There were too many attempts to sign in.
 

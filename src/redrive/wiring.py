@@ -16,6 +16,7 @@ from redrive.engines.registry import (
     history_ledger_in,
     journey_ledger_in,
     ledger_in,
+    notification_store_in,
     pipeline_ledger_in,
     route_ledger_in,
 )
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # a program that only sends and receives does not load recove
     from redrive.attention import Attention, Thresholds
     from redrive.history import History
     from redrive.journey import Journeys
+    from redrive.notifications import Notifications
     from redrive.pipeline import OpenPipeline, Pipeline, PipelinePlan, Pipelines
     from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
     from redrive.routes import Routes
@@ -175,6 +177,21 @@ def open_attention(broker: Broker, store: str | None = None, *, thresholds: "Thr
 
     recovery = open_recovery(broker, store, sources=())
     return Attention(open_history(broker), recovery, open_routes(broker), open_pipelines(broker), thresholds)
+
+
+def open_notifications(broker: Broker, attention: "Attention", networks: Sequence[str] = ()) -> "Notifications":
+    """Return the webhooks of a broker, and what calls them.
+
+    Args:
+        broker: where they are; it must be open by then.
+        attention: what needs a person; it must be open to look and to run.
+        networks: private networks that webhooks may be in: ``10.0.0.0/8``.
+    """
+    from redrive.http.public_address import networks_of
+    from redrive.notifications import Notifications
+
+    store = notification_store_in(ability(broker.engine, Database), is_shared=True)
+    return Notifications(broker, store, attention, networks_of(networks))
 
 
 def open_history(broker: Broker) -> "History":

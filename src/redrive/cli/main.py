@@ -56,6 +56,7 @@ _PLACES = {
     "tokens": _Place(_SERVER, "tokens"),
     "users": _Place(_SERVER, "users"),
     "redactions": _Place(_SERVER, "redactions"),
+    "webhooks": _Place(_SERVER, "webhooks"),
 }
 
 

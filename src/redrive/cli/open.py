@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import typer
 
-from redrive import connect, connection_url, open_recovery
+from redrive import connect, connection_url, open_attention, open_recovery
 from redrive.access import Access, RedactionRules
 from redrive.access.redactions import rules_of_infos
 from redrive.broker import Broker, dead_letter_queue, is_own_queue, rules, source_queue
@@ -39,9 +39,20 @@ from redrive.recovery import (
     Status,
     TransformSettings,
 )
-from redrive.remote import TOKEN_VARIABLE, RemoteAccess, RemoteBroker, RemoteRecovery, ServerConnection, is_server
+from redrive.remote import (
+    TOKEN_VARIABLE,
+    RemoteAccess,
+    RemoteBroker,
+    RemoteRecovery,
+    RemoteWebhooks,
+    ServerConnection,
+    is_server,
+)
 from redrive.telemetry import Event
-from redrive.wiring import open_access
+from redrive.wiring import open_access, open_notifications
+
+if TYPE_CHECKING:
+    from redrive.notifications import Notifications
 
 T = TypeVar("T")
 
@@ -91,13 +102,28 @@ def with_access(connection: BrokerConnection, do: Callable[[Access], Awaitable[T
         do: what to do.
         may_create: whether a database that does not exist is created.
     """
-    url = connection.broker_url
-    if not is_server(url):
-        return with_broker(connection, lambda broker: do(open_access(broker)), may_create=may_create)
+    if is_server(connection.broker_url):  # it refuses what it does not have
+        return _through(connection, lambda server: do(cast("Access", RemoteAccess(server))))
+    return with_broker(connection, lambda broker: do(open_access(broker)), may_create=may_create)
 
+
+def with_webhooks(
+    connection: BrokerConnection, do: "Callable[[Notifications], Awaitable[T]]", *, may_create: bool = False
+) -> T:
+    """Open the webhooks, do something, close them; an error is printed and ends the command, as in ``with_access``."""
+    if is_server(connection.broker_url):
+        return _through(connection, lambda server: do(cast("Notifications", RemoteWebhooks(server))))
+
+    def work(broker: Broker) -> Awaitable[T]:
+        return do(open_notifications(broker, open_attention(broker)))
+
+    return with_broker(connection, work, may_create=may_create)
+
+
+def _through(connection: BrokerConnection, do: Callable[[ServerConnection], Awaitable[T]]) -> T:
     async def asked() -> T:
-        async with _server(url) as server:
-            return await do(cast("Access", RemoteAccess(server)))  # it refuses what it does not have
+        async with _server(connection.broker_url) as server:
+            return await do(server)
 
     try:
         return asyncio.run(asked())

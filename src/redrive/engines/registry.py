@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # a program that only sends and receives does not load the ot
     from redrive.access.store import AccessStore
     from redrive.history import HistoryLedger
     from redrive.journey.ledger import JourneyLedger
+    from redrive.notifications.store import NotificationStore
     from redrive.pipeline.ledger import PipelineLedger
     from redrive.recovery import Ledger
     from redrive.routes.ledger import RouteLedger
@@ -108,6 +109,18 @@ def access_store_in(database: Database, *, is_shared: bool) -> "AccessStore":
     from redrive.engines.sql.access.store import SqlAccessStore
 
     return SqlAccessStore(database, is_shared=is_shared)
+
+
+def notification_store_in(database: Database, *, is_shared: bool) -> "NotificationStore":
+    """Return the store of webhooks in a database.
+
+    Args:
+        database: where it is.
+        is_shared: whether others open and close the database.
+    """
+    from redrive.engines.sql.notifications.store import SqlNotificationStore
+
+    return SqlNotificationStore(database, is_shared=is_shared)
 
 
 def _sqlite(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engine:

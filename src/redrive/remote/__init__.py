@@ -5,5 +5,14 @@ from redrive.remote.access import RemoteAccess
 from redrive.remote.broker import RemoteBroker
 from redrive.remote.connection import TOKEN_VARIABLE, ServerConnection, is_server
 from redrive.remote.recovery import RemoteRecovery
+from redrive.remote.webhooks import RemoteWebhooks
 
-__all__ = ["RemoteAccess", "RemoteBroker", "RemoteRecovery", "ServerConnection", "TOKEN_VARIABLE", "is_server"]  # noqa: RUF022 - plain order, as the test of exports wants
+__all__ = [  # noqa: RUF022 - plain order, as the test of exports wants
+    "RemoteAccess",
+    "RemoteBroker",
+    "RemoteRecovery",
+    "RemoteWebhooks",
+    "ServerConnection",
+    "TOKEN_VARIABLE",
+    "is_server",
+]

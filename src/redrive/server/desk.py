@@ -17,11 +17,12 @@ from redrive.clock import utc
 from redrive.errors import Forbidden, MessageError, UsageError
 from redrive.history import History
 from redrive.journey import Journeys
+from redrive.notifications import Notifications
 from redrive.pipeline import Pipelines
 from redrive.printable import one_line
 from redrive.recovery import AuditEntry, Recovery
 from redrive.routes import Routes
-from redrive.wiring import open_access, open_history, open_journeys, open_pipelines, open_routes
+from redrive.wiring import open_access, open_history, open_journeys, open_notifications, open_pipelines, open_routes
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class Desk:
         journeys: finds out what happened to a message.
         attention: says what needs a person; it looks at the other facades.
         access: tokens, users and sessions.
+        notifications: webhooks, which are called when something needs a person.
         redaction: hides what is not to be shown of messages, by the rules of the server's file.
     """
 
@@ -52,6 +54,7 @@ class Desk:
     journeys: Journeys
     attention: Attention
     access: Access
+    notifications: Notifications
     redaction: Redaction = field(default_factory=lambda: Redaction(RedactionRules()))
 
     async def look(
@@ -172,19 +175,23 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(broker: Broker, recovery: Recovery, redaction: Redaction | None = None) -> AsyncGenerator[Desk]:
+async def open_desk(
+    broker: Broker, recovery: Recovery, redaction: Redaction | None = None, networks: Sequence[str] = ()
+) -> AsyncGenerator[Desk]:
     """Open the facades of a broker for as long as a server runs.
 
     Args:
         broker: the queues; it must be open, and stays so.
         recovery: the failures; it is opened.
         redaction: hides what is not to be shown of messages; None: nothing is.
+        networks: private networks that webhooks may be in.
     """
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(recovery)
         routes = await stack.enter_async_context(open_routes(broker))
         pipelines = await stack.enter_async_context(open_pipelines(broker))
         history = await stack.enter_async_context(open_history(broker))
+        attention = Attention(history, recovery, routes, pipelines)  # which are open
         yield Desk(
             broker=broker,
             recovery=recovery,
@@ -192,7 +199,8 @@ async def open_desk(broker: Broker, recovery: Recovery, redaction: Redaction | N
             pipelines=pipelines,
             history=history,
             journeys=await stack.enter_async_context(open_journeys(broker)),
-            attention=Attention(history, recovery, routes, pipelines),  # which are open
+            attention=attention,
             access=open_access(broker),
+            notifications=open_notifications(broker, attention, networks),
             redaction=redaction or Redaction(RedactionRules()),
         )

@@ -27,6 +27,7 @@ from redrive.http.listener import (
     sweep,
     uvicorn_server,
 )
+from redrive.notifications import EVENTS
 from redrive.parts import only_folders, only_functions
 from redrive.pipeline import PipelinePlan, PipelineRunner, read_pipeline
 from redrive.printable import one_line
@@ -169,7 +170,9 @@ class ServerProcess:
             settings=ServiceSettings(transforms=TransformSettings(allow=settings.allow)),
             on_event=self._on_event,
         )
-        return await stack.enter_async_context(open_desk(broker, recovery, Redaction(settings.hide)))
+        return await stack.enter_async_context(
+            open_desk(broker, recovery, Redaction(settings.hide), settings.private_networks)
+        )
 
     # --- the parts
 
@@ -199,6 +202,12 @@ class ServerProcess:
                     pipeline = PipelineRunner(opened, http=http, on_event=self._on_event)
                     tasks.append(self._part(f"pipeline {plan.name}", pipeline.run()))
                     stops.append(pipeline.stop)
+                if settings.notifications:
+                    for name, table in settings.webhooks.items():
+                        events = table.get("events", EVENTS)
+                        await desk.notifications.apply(name, table["url"], events, table["secret"])
+                    tasks.append(self._part("notifications", desk.notifications.run()))
+                    stops.append(desk.notifications.stop)
                 yield tasks
             finally:
                 self._stopping.set()

@@ -22,12 +22,15 @@ from redrive.access.redaction_file import rules_of
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.errors import InvalidSetting, ServerFileError, UnknownSetting
 from redrive.http import listener
+from redrive.http.public_address import networks_of
+from redrive.notifications import EVENTS
+from redrive.notifications.webhook import check_webhook
 
 TABLE: Final = "server"
 """The table of the file that has them; other programs' tables beside it are left alone."""
 
 
-PARTS: Final = ("ingest", "operations", "routes", "pipelines", "upkeep")
+PARTS: Final = ("ingest", "operations", "routes", "pipelines", "upkeep", "notifications")
 """What a server does beside answering; each can be switched off."""
 
 
@@ -62,6 +65,10 @@ class ServerSettings:
         routes: whether it runs the stored routes.
         pipelines: whether it runs the pipelines.
         upkeep: whether it looks for expired messages and idle queues.
+        notifications: whether it calls webhooks.
+        webhooks: webhooks that are added, or changed, when it starts: by name, a table with ``url``, ``secret``
+            (``env:NAME``) and ``events``.
+        private_networks: networks that are not of the internet, and in which webhooks may be: ``10.0.0.0/8``.
     """
 
     listen: str = "127.0.0.1:8484"
@@ -86,15 +93,29 @@ class ServerSettings:
     routes: bool = True
     pipelines: bool = True
     upkeep: bool = True
+    notifications: bool = True
+    webhooks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    private_networks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("listen", "database", "receivers"):
             if not isinstance(value := getattr(self, name), str) or not value:
                 raise InvalidSetting(name, value, "must be a text")
         number.whole("max_body_bytes", self.max_body_bytes, 1_024)
-        for name in ("hosts", "allow", "folders", "sources", "route_files", "pipeline_files", "trusted_proxies"):
+        for name in (
+            "hosts",
+            "allow",
+            "folders",
+            "sources",
+            "route_files",
+            "pipeline_files",
+            "trusted_proxies",
+            "private_networks",
+        ):
             object.__setattr__(self, name, _texts(name, getattr(self, name)))
         self._check_sign_in()
+        networks_of(self.private_networks)
+        _check_webhooks(self.webhooks)
         for name in ("require_sign_in", *PARTS):
             number.flag(name, getattr(self, name))
         for name in ("listen", "receivers"):
@@ -120,6 +141,18 @@ def _check_proxies(proxies: Sequence[str]) -> None:
             ipaddress.ip_network(each)
         except ValueError:
             raise InvalidSetting("trusted_proxies", each, "must be an address or a network: 10.0.0.0/8") from None
+
+
+def _check_webhooks(webhooks: object) -> None:
+    if not isinstance(webhooks, Mapping):
+        raise InvalidSetting("webhooks", webhooks, "must be tables: write [server.webhooks.NAME]")
+    for name, table in webhooks.items():
+        if not isinstance(table, Mapping) or not {"url", "secret"} <= set(table) <= {"url", "secret", "events"}:
+            raise InvalidSetting(f"webhooks.{name}", name, "must have url and secret, and may have events")
+        check_webhook(name, table["url"], table.get("events", EVENTS))
+        if not isinstance(table["secret"], str) or not table["secret"].startswith("env:"):
+            problem = "must be env: and the name of an environment variable that has it"
+            raise InvalidSetting(f"webhooks.{name}.secret", "***", problem)
 
 
 def _texts(name: str, value: object) -> tuple[str, ...]:

@@ -76,6 +76,7 @@ QUESTIONS = {
     "tokens": "GET /tokens",
     "users": "GET /users",
     "redactions": "GET /redactions",
+    "webhooks": "GET /webhooks",
 }
 """Commands and requests that ask the same."""
 
@@ -122,6 +123,9 @@ CHANGES = (
     ),
     ("tokens revoke TOKEN", "DELETE /tokens/TOKEN", None),
     ("users remove SIDE --yes", "DELETE /users/SIDE", None),
+    ("webhooks add SIDE http://127.0.0.1:9/", "POST /webhooks", {"name": "SIDE", "url": "http://127.0.0.1:9/"}),
+    ("webhooks test SIDE", "POST /webhooks/SIDE/test", None),
+    ("webhooks remove SIDE", "DELETE /webhooks/SIDE", None),
     ("redactions add header x-SIDE", "POST /redactions", {"kind": "header", "value": "x-SIDE"}),
     ("redactions remove RULE", "DELETE /redactions/RULE", None),
     ("pipeline hold reports lab", "POST /pipelines/reports/destinations/lab/hold", {}),
@@ -181,6 +185,7 @@ async def _fill(desk):
     for side in ("cli", "api"):
         await desk.access.add_user(side, "correct horse battery", rights_of("admin"), actor="ann")
     await desk.access.add_user("ann", "correct horse battery", rights_of("admin"), actor="ann")
+    await desk.notifications.add("chat", "https://hooks.example.com/1", actor="ann")
     await desk.access.redactions.add("pattern", "never-there", actor="ann")
     for name in ("big", "way-cli", "way-api"):
         parts = {"source": {"kind": "queue", "queue": "orders"}, "sender": {"kind": "queue", "queue": "billing"}}

@@ -39,6 +39,9 @@ def serve(  # noqa: PLR0917 - typer's options
     routes: Annotated[bool | None, typer.Option("--routes/--no-routes", help="Run the routes.")] = None,
     pipelines: Annotated[bool | None, typer.Option("--pipelines/--no-pipelines", help="Run the pipelines.")] = None,
     upkeep: Annotated[bool | None, typer.Option("--upkeep/--no-upkeep", help="Expire messages.")] = None,
+    notifications: Annotated[
+        bool | None, typer.Option("--notifications/--no-notifications", help="Call webhooks.")
+    ] = None,
 ) -> None:
     """Serve the HTTP API, and do all the work, until Ctrl-C or SIGTERM.
 
@@ -59,6 +62,7 @@ def serve(  # noqa: PLR0917 - typer's options
         "routes": routes,
         "pipelines": pipelines,
         "upkeep": upkeep,
+        "notifications": notifications,
     }
     console.log_to_stderr()
     for name in _CHATTY:  # a line for each request says nothing that events do not

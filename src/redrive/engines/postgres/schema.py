@@ -21,6 +21,7 @@ from redrive.engines.sql.access.schema import ACCESS, REDACTIONS, REQUESTS, SIGN
 from redrive.engines.sql.dialects import POSTGRES
 from redrive.engines.sql.history.schema import HISTORY, POSTGRES_TRIGGER
 from redrive.engines.sql.migrations import pending
+from redrive.engines.sql.notifications.schema import WEBHOOKS
 from redrive.engines.sql.pipeline.schema import ITEM_INDEX, PIPELINES
 from redrive.engines.sql.recovery.counts_schema import POSTGRES_COUNTS
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
@@ -448,6 +449,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0016_item_index", POSTGRES.migration(ITEM_INDEX)),
     ("0017_redactions", POSTGRES.migration(REDACTIONS)),
     ("0018_sign_ins", POSTGRES.migration(SIGN_INS)),
+    ("0019_webhooks", POSTGRES.migration(WEBHOOKS)),
 )
 
 

@@ -16,6 +16,7 @@ from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.history.schema import HISTORY, SQLITE_TRIGGER
 from redrive.engines.sql.journey.schema import JOURNEYS
 from redrive.engines.sql.migrations import pending
+from redrive.engines.sql.notifications.schema import WEBHOOKS
 from redrive.engines.sql.pipeline.schema import ITEM_INDEX, PIPELINES
 from redrive.engines.sql.recovery.counts_schema import SQLITE_COUNTS
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY
@@ -159,6 +160,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0016_item_index", SQLITE.migration(ITEM_INDEX)),
     ("0017_redactions", SQLITE.migration(REDACTIONS)),
     ("0018_sign_ins", SQLITE.migration(SIGN_INS)),
+    ("0019_webhooks", SQLITE.migration(WEBHOOKS)),
 )
 
 _OLD_NAMES = re.compile(

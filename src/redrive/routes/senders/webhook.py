@@ -6,17 +6,14 @@ than the timeout is tried again later. Requests are signed as https://www.standa
 secret.
 """
 
-import base64
-import binascii
-import hashlib
-import hmac
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from redrive.broker import Message
-from redrive.errors import InvalidSetting, MissingExtra
+from redrive.errors import MissingExtra
 from redrive.http import StatusTableSetting, client, request_rules, status
+from redrive.http.signing import SECRET_FORM, signature, signing_key
 from redrive.parts import from_environment, hidden_secret
 from redrive.printable import one_line
 from redrive.routes.http_status import OUTCOME_WORDS, outcome_of
@@ -40,8 +37,6 @@ if TYPE_CHECKING:
 
     from redrive.routes.environment import PartEnvironment
 
-_SECRET_PREFIX = "whsec_"  # noqa: S105 - no secret, but what every secret begins with
-_SECRET = "must be 'whsec_' and 24 to 64 random bytes in base64, or 'env:' and the name of a variable with that"  # noqa: S105 - as above
 _OURS = frozenset({
     "connection", "content-length", "content-type", "host", "idempotency-key", "transfer-encoding",
     "webhook-id", "webhook-signature", "webhook-timestamp",
@@ -70,7 +65,7 @@ class WebhookSender(EventSender):
     )
     timeout: float = setting(DurationSetting(3_600.0), "how long the destination may take for its answer", 30.0)
     secret: str | None = setting(
-        TextSetting(_SECRET), "signs requests as Standard Webhooks do; 'env:NAME' reads it", None
+        TextSetting(SECRET_FORM), "signs requests as Standard Webhooks do; 'env:NAME' reads it", None
     )
     statuses: tuple[tuple[str, str], ...] = setting(
         StatusTableSetting(ChoiceSetting(OUTCOME_WORDS)),
@@ -118,30 +113,6 @@ def _without_secrets(table: Table) -> Table:
     if "headers" in table:
         table["headers"] = {name: hidden_secret(value) for name, value in table["headers"].items()}
     return table
-
-
-# --- signing
-
-
-def signing_key(secret: str) -> bytes:
-    """Return the key of a secret.
-
-    Raises:
-        InvalidSetting: it is none. The error does not show it.
-    """
-    try:
-        key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if not secret.startswith(_SECRET_PREFIX) or not 24 <= len(key) <= 64:
-        raise InvalidSetting("secret", hidden_secret(""), _SECRET)
-    return key
-
-
-def signature(key: bytes, event_id: str, timestamp: int, body: bytes) -> str:
-    """Return the signature of a request, as Standard Webhooks define it."""
-    signed = f"{event_id}.{timestamp}.".encode() + body
-    return f"v1,{base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()}"
 
 
 # --- at work

@@ -25,6 +25,7 @@ from redrive.server.api import (
     topics,
     upkeep,
     users,
+    webhooks,
 )
 
 ROUTERS: Final[Sequence[APIRouter]] = (
@@ -46,5 +47,6 @@ ROUTERS: Final[Sequence[APIRouter]] = (
     tokens.api.router,
     users.api.router,
     redactions.api.router,
+    webhooks.api.router,
 )
 """The endpoints of all modules."""
