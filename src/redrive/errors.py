@@ -16,6 +16,7 @@ RedriveError            - the base of them all
     InvalidRoute        - a route that cannot be used, or does not fit the others
     InvalidSetting      - an argument has a value that is not allowed
     JourneyNotFound     - there is no record of a message
+    LastAdmin           - without this user or token no admin would be left
     MissingExtra        - an optional dependency is not installed
     NotAQueue           - a topic, used as a queue
     NotSupported        - something that this engine cannot do
@@ -29,9 +30,10 @@ RedriveError            - the base of them all
     QueueConflict       - a queue exists with other settings
       TopicConflict     - a topic exists with other settings
     QueueNotFound       - a queue that was not declared
+    RedactionNotFound   - no stored rule of redaction has this number
     RedirectRefused     - a redirect that would make a chain, or a second of the same queue
     RequestRepeated     - a request that was made before, with the same key
-    RequestUnderWay     - a request with the same key is being worked on
+      RequestUnderWay   - a request with the same key is being worked on
     RouteConflict       - another process has changed the routes, or the state of one does not allow it
     RouteFileError      - a file of routes that cannot be used
     RouteNotFound       - no route has this name
@@ -49,6 +51,8 @@ RedriveError            - the base of them all
     UnknownSetting      - a setting that does not exist
     UserConflict        - a user of this name exists already
     UserNotFound        - no user has this name
+    WebhookConflict     - a webhook of this name exists already
+    WebhookNotFound     - no webhook has this name
   MessageError          - this message: others are not affected
     ExpressionFailed    - an expression that cannot be evaluated for it
     InvalidMessage      - a message that cannot be sent as it is
@@ -70,6 +74,7 @@ RedriveError            - the base of them all
       StorageFull       - there is no room left on the disk
       StorageReadOnly   - the database cannot be written
     LeaseLost           - another process has taken over the work
+    ProviderUnavailable - the provider that signs people in does not answer
     ReceiverFull        - a receiver takes no more events for now
     TooManyAttempts     - too many attempts to sign in
     TooManyStreams      - as many streams of events as there may be
@@ -101,6 +106,7 @@ __all__ = [
     "InvalidRoute",
     "InvalidSetting",
     "JourneyNotFound",
+    "LastAdmin",
     "LeaseLost",
     "LockLost",
     "MessageError",
@@ -116,9 +122,11 @@ __all__ = [
     "PipelineNotFound",
     "PolicyFileError",
     "ProblemReported",
+    "ProviderUnavailable",
     "QueueConflict",
     "QueueNotFound",
     "ReceiverFull",
+    "RedactionNotFound",
     "RedirectRefused",
     "RedriveError",
     "RequestRepeated",
@@ -152,6 +160,8 @@ __all__ = [
     "UsageError",
     "UserConflict",
     "UserNotFound",
+    "WebhookConflict",
+    "WebhookNotFound",
 ]
 
 

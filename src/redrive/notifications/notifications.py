@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redrive.attention import Attention
 from redrive.broker import Broker, Message, Send
 from redrive.clock import pause, utc
-from redrive.errors import InvalidSetting, RedriveError, Unavailable, WebhookConflict, WebhookNotFound
+from redrive.errors import InvalidSetting, RedriveError, WebhookConflict, WebhookNotFound
 from redrive.http import client as http_client
 from redrive.http.public_address import AddressRefused, Network, Resolve, pinned_request, resolved
 from redrive.http.signing import secret_of, signing_key
@@ -54,22 +54,11 @@ _TIMEOUT_S: Final = 10.0
 _LATER: Final = frozenset({408, 425, 429})
 
 
-class CallFailed(Unavailable, code="unavailable"):
-    """A webhook could not be called; later it may work.
-
-    Attributes:
-        problem: what is wrong.
-    """
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return self.problem
+class CallFailed(Exception):
+    """A webhook could not be called; later it may work."""
 
 
-class CallRefused(RedriveError, code="error"):
+class CallRefused(Exception):
     """A webhook cannot be called, or has refused what it was called with."""
 
 

@@ -4,15 +4,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from redrive.errors import UsageError
 from redrive.notifications.webhook import WebhookInfo
 
 
-class NoticeTaken(UsageError, code="usage-error"):
+class NoticeTaken(Exception):
     """Another process has sent this notice; the transaction is undone."""
-
-    def __str__(self) -> str:
-        return "another process has sent this notice"
 
 
 class NotificationStore(Protocol):
