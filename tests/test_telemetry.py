@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import pytest
 
 import redrive
+from redrive.recovery.events import MessageFailed
 from redrive.telemetry import Event, report
 from tests.patience import PATIENCE_S
 
@@ -260,3 +261,39 @@ print(json.dumps(retry(on=ConnectionError, policy=Fixed(1.0), clock=ManualClock(
 
 def test_a_broken_opentelemetry_changes_nothing():
     assert run_python(BROKEN) == "done"
+
+
+class CountingFilter(logging.Filter):
+    seen = 0
+
+    def filter(self, _record):
+        self.seen += 1
+        return True
+
+
+def test_an_event_that_nothing_gets_makes_no_log_record(monkeypatch):
+    made = []
+    layer = logging.getLogger("redrive.recovery")
+    monkeypatch.setattr(layer, "makeRecord", lambda *values, **_: made.append(values))
+    monkeypatch.setattr(layer, "handle", lambda _: None)
+    monkeypatch.setattr(layer, "propagate", False)
+    monkeypatch.setattr(layer, "handlers", [logging.NullHandler()])
+    event = MessageFailed("1", "m", "orders", "ValueError", "g", None)
+    report(event)
+    assert not made
+    monkeypatch.setattr(layer, "handlers", [])
+    report(event)
+    assert len(made) == 1, "Python prints what no handler gets"
+    monkeypatch.setattr(layer, "handlers", [logging.NullHandler(), logging.StreamHandler()])
+    report(event)
+    assert len(made) == 2
+
+
+def test_a_filter_sees_events_that_no_handler_gets():
+    layer, counting = logging.getLogger("redrive.recovery"), CountingFilter()
+    layer.addFilter(counting)
+    try:
+        report(MessageFailed("1", "m", "orders", "ValueError", "g", None))
+    finally:
+        layer.removeFilter(counting)
+    assert counting.seen == 1

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Final
 
 from redrive.broker import Headers, HeaderValue, Message, Received
 from redrive.broker.headers import (
@@ -88,9 +89,12 @@ _MASSTRANSIT = {
     "host": "MT-Host-MachineName",
     "worker": "MT-Fault-ConsumerType",
 }
+_TYPES_OF_OTHERS = frozenset({"NServiceBus.EnclosedMessageTypes", "MT-Fault-MessageType", "MT-MessageType"})
 _AZURE = {"reason": "deadletterreason", "description": "deadlettererrordescription"}
 
 _MOST_TRIES = 1_000_000_000
+LONGEST_TEXT: Final = 1_000
+LONGEST_TRACE: Final = 8_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,13 +193,13 @@ def read_failure(received: Received, *, queue: str | None = None, key: str | Non
     failure.queue = _queue(received, statements, queue)
     failure.failed_at = (as_instant(timed.at) if timed else None) or received.enqueued_at
     failure.key = key or (_key(timed) if timed else f"{received.queue}#{received.sequence}")
-    failure.message_type = _stored(_message_type(received))
+    failure.message_type = stored_text(_message_type(received))
     failure.tries = min(next((each.tries for each in statements if each.tries), 0), _MOST_TRIES)
     failure.vocabulary = statements[0].vocabulary if statements else "dead-letter"
     failure.headers = {name: headers[name] for name in header_names(headers).failure}
     failure.operation = None
     for name, text in texts.items():
-        setattr(failure, name, text and _stored(text, 8_000 if name == "stack_trace" else 1_000))
+        setattr(failure, name, text and stored_text(text, LONGEST_TRACE if name == "stack_trace" else LONGEST_TEXT))
     failure.__class__ = Failure
     return failure  # type: ignore[no-any-return]  # now it is one
 
@@ -320,6 +324,11 @@ def _readers(names: tuple[str, ...]) -> tuple[Callable[[Received], _Statement | 
     return tuple(read for read, may_have in formats if may_have)
 
 
+def is_only_ours(names: tuple[str, ...]) -> bool:
+    """Say whether headers with these names have nothing that another framework says about a message."""
+    return _readers(names) == (_redrive, _dead_letter) and _TYPES_OF_OTHERS.isdisjoint(names)
+
+
 # --- what all of them have
 
 
@@ -336,7 +345,7 @@ def _queue(received: Received, statements: list[_Statement], from_person: str | 
         try:
             return check_queue_name(name)
         except InvalidSetting as error:
-            why = f"it failed in {_stored(str(name), 300)!r}, which no queue can be called: a name {error.allowed}"
+            why = f"it failed in {stored_text(str(name), 300)!r}, which no queue can be called: a name {error.allowed}"
     raise Unreadable(f"{why}; re-import it with queue=…")
 
 
@@ -366,7 +375,8 @@ def _message_type(received: Received) -> str:
     return as_text(headers["task"]) if "task" in headers and is_celery(headers) else received.message.subject or ""
 
 
-def _stored(text: str, longest: int = 1_000) -> str:
+def stored_text(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Return a text that every engine stores, shortened in the middle if it is longer."""
     if len(text) <= longest and text.isascii() and "\0" not in text:  # as nearly all are
         return text
     return shortened(text.replace("\0", "␀"), longest)

@@ -26,10 +26,11 @@ from redrive.broker.headers import (
 from redrive.broker.port import unsealed
 from redrive.broker.rules import CONFIRMATIONS, digest_of, source_queue
 from redrive.errors import LockLost, QueueNotFound, RedriveError
+from redrive.recovery.alike_failures import read_arrived
 from redrive.recovery.arrivals import Arrival, Confirmation, Heard, SetAside
 from redrive.recovery.environment import Tools
 from redrive.recovery.events import MessageFailed, MessageRecovered, MessageSetAside
-from redrive.recovery.failure_formats import Failure, Unreadable, clean, read_failure
+from redrive.recovery.failure_formats import Failure, Unreadable
 from redrive.recovery.fingerprint import Group, exception_group, group_id, without_message
 from redrive.recovery.identity import exact_key, failure_id
 from redrive.recovery.own_queues import PAGE_BYTES
@@ -173,13 +174,15 @@ class Ingester:
         return [*failed, *strange]  # also for known failures: the process that recorded them may have died
 
     def _arrival(self, received: Received, queue: str | None, sealed_with: bytes) -> Arrival:
-        if received.delivery_count > (_MOST_DEATHS if self._is_apart(received.queue) else _MOST_DEATHS_AMONG_OTHERS):
-            raise Unreadable(_DEADLY.format(times=received.delivery_count - 1))
+        if received.delivery_count > _MOST_DEATHS:
+            most = _MOST_DEATHS if self._is_apart(received.queue) else _MOST_DEATHS_AMONG_OTHERS
+            if received.delivery_count > most:
+                raise Unreadable(_DEADLY.format(times=received.delivery_count - 1))
         exact = exact_key(received) if self._is_exact else None
-        failure = read_failure(self._undead(received), queue=queue, key=exact)
-        message, digest = clean(received.message), digest_of(received.body)
-        sealed = received.headers.get(RECOVERY_TAG)
-        tag = read_tag(sealed, sealed_with, queue=failure.queue, message_id=received.id, digest=digest)
+        failure, message = read_arrived(self._undead(received), queue=queue, key=exact)
+        digest, tag = digest_of(message.body), None
+        if (sealed := received.message.headers.get(RECOVERY_TAG)) is not None:
+            tag = read_tag(sealed, sealed_with, queue=failure.queue, message_id=received.id, digest=digest)
         if tag is not None:
             key = exact or f"{failure.key}/{tag.operation}"
             failure = replace(failure, key=key, operation=tag.operation)
@@ -192,10 +195,9 @@ class Ingester:
 
     def _undead(self, received: Received) -> Received:
         """Return a dead letter of an error queue as it was in the error queue: its headers say where it failed."""
-        home = source_queue(received.queue)
-        if home == received.queue or home not in self._error_queues:
+        if not self._is_apart(received.queue):
             return received
-        return replace(received, queue=home, dead_letter_info=None)
+        return replace(received, queue=source_queue(received.queue), dead_letter_info=None)
 
     def _groups(self, failure: Failure, message: Message) -> list[Group]:
         groups = [_exception_group(failure.exception_type, without_message(failure.stack_trace), failure.reason)]
