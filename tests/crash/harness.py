@@ -168,7 +168,7 @@ class Process:
         self.is_dead = self.is_frozen = False
         self.events = []
         self._raw = world.queues.engine(world.clock)
-        ledger = SqlLedger(self._raw, is_shared=True)
+        ledger = SqlLedger(self._raw, is_shared=True, is_with_queues=True)
         self._raw_store = None
         if world.store is not world.queues:
             self._raw_store = world.store.engine(world.clock)

@@ -40,7 +40,7 @@ class ResendingProcess(PipelineProcess):
         self.queue = world.plan.send_queue("one")
         self.recovery = Recovery(
             self.broker,
-            Wire(self, SqlLedger(world.raw, is_shared=True)),
+            Wire(self, SqlLedger(world.raw, is_shared=True, is_with_queues=True)),
             sources=[dead_letter_queue(self.queue)],
             settings=ServiceSettings(lanes=LANES),
             new_id=lambda: f"{name}-{world.new_id()}",

@@ -156,7 +156,7 @@ class Process:
         self._hooks = []
         self._refusals = []
         self._raw = site.queues.engine(site.clock)
-        ledger = SqlLedger(self._raw, is_shared=True)
+        ledger = SqlLedger(self._raw, is_shared=True, is_with_queues=True)
         if site.store is not site.queues:
             ledger = SqlLedger(site.store.engine(site.clock))
         self.raw_ledger = ledger

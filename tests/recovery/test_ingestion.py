@@ -24,8 +24,37 @@ async def test_one_event_that_fails_at_two_consumers_is_two_records(process):
     assert (len(await process.arrived()), len(await process.arrived("billing"))) == (1, 1)
 
 
+async def test_failures_are_recorded_in_the_transaction_that_completes_their_messages(process):
+    """If the ledger is with the queues, there is no moment at which only one of the two is done."""
+    await process.broker.send_many("error", [process.site.failed_message() for _ in range(5)])
+    before = process.calls["engine.apply"]
+    await process.recovery.ingest()
+    assert process.calls["ledger.record"] == 1
+    assert process.calls["engine.apply"] - before == (0 if process.raw_ledger.is_with_queues else 1)
+    assert len(await process.recovery.failed()) == 5
+    assert (await process.broker.inspect("error")).ready + (await process.broker.inspect("error")).locked == 0
+
+
+async def test_failures_whose_messages_are_gone_are_recorded_all_the_same(process):
+    """A person has removed one of them while it was read: the page is recorded, and what is left comes again."""
+    await process.broker.send_many("error", [process.site.failed_message() for _ in range(3)])
+
+    def lose(arrivals):
+        page = [each.failure.message_id for each in arrivals]
+        assert len(page) == 3
+        process.clock.advance(100)  # longer than the locks last
+
+    process.at("ledger.record", lose)
+    await process.recovery.ingest()
+    await process.site.until(lambda: are_read(process))
+    found = await process.recovery.failed()
+    assert [each.attempts for each in found] == [1, 1, 1]
+    assert len([each for each in process.events if isinstance(each, MessageFailed)]) == 3
+
+
 async def test_the_same_failure_twice_is_one_attempt(process):
     """Behaviour 2: it is read, recorded, and read again because it could not be completed."""
+    process.raw_ledger.is_with_queues = False
     await process.broker.send("error", process.site.failed_message())
     for _ in range(3):
         process.fails("engine.apply", EngineUnavailable("no answer"))

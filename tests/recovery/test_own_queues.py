@@ -245,6 +245,7 @@ async def test_a_dead_letter_of_an_error_queue_that_says_nothing_is_set_aside(pr
 
 async def test_a_failure_that_was_read_is_known_when_it_comes_as_a_dead_letter(process):
     """D6: it was recorded, could not be completed, and died: it is the same failure."""
+    process.raw_ledger.is_with_queues = False
     await process.broker.send("error", process.site.failed_message(id="m"))
     process.fails("engine.apply", EngineUnavailable("no answer"))
     with pytest.raises(EngineUnavailable):

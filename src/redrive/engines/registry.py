@@ -44,11 +44,11 @@ def ledger_in(database: Database, *, is_shared: bool) -> "Ledger":
 
     Args:
         database: where it is.
-        is_shared: whether others open and close the database.
+        is_shared: whether it is the database of the queues, which others open and close.
     """
     from redrive.engines.sql.recovery.ledger import SqlLedger
 
-    return SqlLedger(database, is_shared=is_shared)
+    return SqlLedger(database, is_shared=is_shared, is_with_queues=is_shared)
 
 
 def route_ledger_in(database: Database, *, is_shared: bool) -> "RouteLedger":

@@ -8,6 +8,7 @@ and are kept. Messages of other frameworks, and whatever is unusual, are read on
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -15,7 +16,6 @@ from typing import Any, NamedTuple
 from redrive.broker import DeadLetterInfo, HeaderValue, Message, Received
 from redrive.broker.headers import FAILED, FAILED_AT, FAILED_EXCEPTION_MESSAGE, FAILED_QUEUE, FAILED_STACK_TRACE
 from redrive.broker.port import State, unsealed
-from redrive.clock import utc
 from redrive.recovery.failure_formats import (
     LONGEST_TEXT,
     LONGEST_TRACE,
@@ -30,6 +30,7 @@ from redrive.recovery.header_values import as_instant
 
 _DIFFERENT = frozenset({FAILED_AT, FAILED_EXCEPTION_MESSAGE, FAILED_STACK_TRACE})
 _OpenFailure = unsealed(Failure)
+_AT_ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_SHARED = 8_000
 """How many characters are kept of the headers of failures that are alike; a worker writes a few hundred."""
 
@@ -125,7 +126,7 @@ def _shared(
         queue=found_in,
         sequence=0,
         state=State.LOCKED,
-        enqueued_at=utc(0.0),
+        enqueued_at=_AT_ANY_TIME,
         delivery_count=1,
         dead_letter_info=dead,
     )

@@ -60,7 +60,7 @@ _QUEUE_HEADERS = f"{FAILED_QUEUE}, NServiceBus.FailedQ, MT-Fault-InputAddress, D
 _TEXTS = ("exception_type", "exception_message", "stack_trace", "source", "reason", "host", "worker", "description")
 
 # The header for each text of a Failure, format by format.
-_REDRIVE = {
+FIELD_HEADERS: Final = {
     "exception_type": FAILED_EXCEPTION_TYPE,
     "exception_message": FAILED_EXCEPTION_MESSAGE,
     "stack_trace": FAILED_STACK_TRACE,
@@ -231,7 +231,7 @@ def _redrive(received: Received) -> _Statement | None:
         return None
     tries = _tries(headers, FAILED_IMMEDIATE_RETRIES, FAILED_DELAYED_RETRIES)
     queue, at = as_text(headers.get(FAILED_QUEUE)), headers.get(FAILED_AT)
-    return _Statement("redrive", queue, at, tries, texts=_texts(headers, _REDRIVE))
+    return _Statement("redrive", queue, at, tries, texts=_texts(headers, FIELD_HEADERS))
 
 
 def _nservicebus(received: Received) -> _Statement | None:

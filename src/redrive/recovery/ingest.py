@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Reads failures from error queues and dead-letter queues into the ledger, and confirmations too.
 
-A page of messages is locked, recorded and completed, in this order. If the process stops in between, the same messages
-are delivered again, and recording them again changes nothing. A message that was delivered before, and neither
-completed nor given back, may have killed its reader: it is read alone, and set aside if that happens again.
+A page of messages is locked; then it is recorded and completed, in one transaction if the ledger is with the queues,
+otherwise in this order. If the process stops in between, the same messages are delivered again, and recording them
+again changes nothing. A message that was delivered before, and neither completed nor given back, may have killed its
+reader: it is read alone, and set aside if that happens again.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from redrive.broker.port import unsealed
 from redrive.broker.rules import CONFIRMATIONS, digest_of, source_queue
 from redrive.errors import LockLost, QueueNotFound, RedriveError
 from redrive.recovery.alike_failures import read_arrived
-from redrive.recovery.arrivals import Arrival, Confirmation, Heard, SetAside
+from redrive.recovery.arrivals import Arrival, Confirmation, Heard, Recorded, SetAside
 from redrive.recovery.environment import Tools
 from redrive.recovery.events import MessageFailed, MessageRecovered, MessageSetAside
 from redrive.recovery.failure_formats import Failure, Unreadable
@@ -41,6 +42,10 @@ Classifier: TypeAlias = Callable[[Failure, Message], str | None]
 """Returns in a few words what a failure has in common with others; None: nothing."""
 
 _PAGE = 500
+_PAGES_AT_ONCE = 3
+_AT_A_TIME = 50
+"""How many messages are read before other tasks get a turn."""
+
 _MOST_DEATHS = 4
 """How many readers a message that is read alone may kill before it is set aside."""
 
@@ -91,18 +96,19 @@ class Ingester:
         self._events_queue = events_queue
         self._error_queues = frozenset(error_queues)
         self._is_exact = self._engine.capabilities.is_transactional
+        self._reading, self._storing = asyncio.Lock(), asyncio.Lock()  # one page at a time is read, and one stored
 
     async def take_all(self, queue: str) -> int:
         """Read all failures that are in a queue now; return how many messages there were.
 
-        If there are many, one page is read while the page before is stored.
+        If there are many, one page is locked and another is read while a third is stored.
         """
         taken = await self.take(queue)
         if taken < _PAGE:
             return taken + (await self._take_on(queue) if taken else 0)
-        both = await asyncio.gather(self._take_on(queue), self._take_on(queue), return_exceptions=True)
-        for each in both:
-            if isinstance(each, BaseException):  # the other has come to its end
+        all_ = await asyncio.gather(*[self._take_on(queue) for _ in range(_PAGES_AT_ONCE)], return_exceptions=True)
+        for each in all_:
+            if isinstance(each, BaseException):  # the others have come to their ends
                 raise each
             taken += each
         return taken
@@ -127,12 +133,21 @@ class Ingester:
                 page = await self._engine.lock_next(queue, 1, max_bytes=PAGE_BYTES)
         if page:
             try:
-                events = await self.record(page)
+                await self._take_in(page)
             except RedriveError:
                 await self._give_back(page)
                 raise
-            await self._complete(page, events)
         return moved + len(page)
+
+    async def _take_in(self, page: Sequence[Received]) -> None:
+        """Record and complete messages."""
+        locks = [Complete(each.lock) for each in page if each.lock is not None]
+        if self._ledger.is_with_queues and self._is_exact and self._events_queue is None:
+            with suppress(LockLost):  # it took too long, or some of them are gone: what is left is delivered again
+                await self.record(page, completing=locks)
+                return
+        events = await self.record(page)
+        await self._complete(page, events)
 
     def _is_apart(self, queue: str) -> bool:
         """Say whether this is the dead-letter queue of an error queue, whose messages are read one by one."""
@@ -148,24 +163,52 @@ class Ingester:
                 )
         return [each for each in page if each not in apart]
 
-    async def record(self, page: Sequence[Received], *, queue: str | None = None) -> list[Event]:
+    async def record(
+        self, page: Sequence[Received], *, queue: str | None = None, completing: Sequence[Complete] = ()
+    ) -> list[Event]:
         """Record failures; return their events. Messages that cannot be read are set aside.
 
         Args:
             page: the messages.
             queue: the queue they failed in, from a person.
+            completing: the messages to be completed in the same transaction.
         """
+        async with self._reading:
+            arrivals, asides = await self._read(page, queue)
+        async with self._storing:
+            recorded = await self._store(arrivals, asides, completing)
+        return self._reported(arrivals, recorded, asides)
+
+    async def _store(
+        self, arrivals: Sequence[Arrival], asides: Sequence[SetAside], completing: Sequence[Complete]
+    ) -> Sequence[Recorded]:
+        if asides:
+            await self._ledger.set_aside(asides)
+        if arrivals and completing:
+            return await self._ledger.record(arrivals, completing=completing)
+        if completing:
+            await self._engine.apply(completing)
+        return await self._ledger.record(arrivals) if arrivals else []
+
+    async def _read(self, page: Sequence[Received], queue: str | None) -> tuple[list[Arrival], list[SetAside]]:
+        """Return the failures of messages, and the messages that cannot be read."""
         key = await self._ledger.key()
         arrivals: list[Arrival] = []
         asides: list[SetAside] = []
-        for received in page:
-            try:
-                arrivals.append(self._arrival(received, queue, key))
-            except Unreadable as error:
-                asides.append(SetAside(received=received, reason=error.reason))
-        if asides:
-            await self._ledger.set_aside(asides)
-        recorded = await self._ledger.record(arrivals) if arrivals else []
+        for start in range(0, len(page), _AT_A_TIME):
+            for received in page[start : start + _AT_A_TIME]:
+                try:
+                    arrivals.append(self._arrival(received, queue, key))
+                except Unreadable as error:
+                    asides.append(SetAside(received=received, reason=error.reason))
+            if start:
+                await asyncio.sleep(0)  # noqa: TID251 - takes no time, lets others run
+        return arrivals, asides
+
+    def _reported(
+        self, arrivals: Sequence[Arrival], recorded: Sequence[Recorded], asides: Sequence[SetAside]
+    ) -> list[Event]:
+        """Report what is new; return all events."""
         strange: list[Event] = [MessageSetAside(each.received.queue, each.received.id, each.reason) for each in asides]
         failed = [_failed(arrival, each.id) for arrival, each in zip(arrivals, recorded, strict=True)]
         news = [event for event, each in zip(failed, recorded, strict=True) if each.is_new]

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: MIT
 """The ledger port: what layer 5 requires of a store. A small protocol for each role, and one that has them all.
 
-Each verb is one transaction. The ledger never assumes that it shares one with the queues: they may be in another
-database, or in a foreign broker. A verb that is part of the work on an operation or in a lane takes a ``Lease``, and is
-refused with ``LeaseLost`` when the lease has gone to another process.
+Each verb is one transaction. The ledger never relies on sharing one with the queues: they may be in another database,
+or in a foreign broker. Where both are in one database, a failure is recorded in the transaction that completes its
+message. A verb that is part of the work on an operation or in a lane takes a ``Lease``, and is refused with
+``LeaseLost`` when the lease has gone to another process.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from redrive.broker import Complete
 from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Recorded, SetAside
 from redrive.recovery.filter import Filter
 from redrive.recovery.list_order import START, Order, Place
@@ -37,10 +39,21 @@ from redrive.recovery.states import OperationEvent, OperationState, Outcome, Sta
 class FailureStore(Protocol):
     """Failed messages: recording them, finding them, and forgetting them."""
 
-    async def record(self, arrivals: Sequence[Arrival]) -> list[Recorded]:
+    is_with_queues: bool
+    """Whether it is in the database of the queues, so that both can change in one transaction."""
+
+    async def record(self, arrivals: Sequence[Arrival], *, completing: Sequence[Complete] = ()) -> list[Recorded]:
         """Record failures; say for each to which message it belongs, and whether it was new.
 
         The same failure twice is one attempt.
+
+        Args:
+            arrivals: the failures.
+            completing: the messages that these were read from, to be completed in the same transaction; only if the
+                ledger is with the queues.
+
+        Raises:
+            LockLost: one of those messages is not locked any more; nothing was done.
         """
         ...
 

@@ -2,7 +2,7 @@
 """The door for engines: all that a ledger is made of, beside the protocols in ``ledger.py``. Pure: no I/O, no clock."""
 
 from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Heard, Recorded, SetAside
-from redrive.recovery.failure_formats import Failure
+from redrive.recovery.failure_formats import FIELD_HEADERS, Failure
 from redrive.recovery.filter import Filter, Pattern
 from redrive.recovery.filter_values import NO_MESSAGE
 from redrive.recovery.fingerprint import ADDED
@@ -61,6 +61,7 @@ __all__ = [
     "BATCHES",
     "CLAIMS",
     "ENDED",
+    "FIELD_HEADERS",
     "FIRST_BATCH_STATE",
     "FIRST_OPERATION_STATE",
     "FIRST_OUTCOME",

@@ -40,6 +40,10 @@ class Asyncpg:
         await a_turn()
         self.done.append((text, rows))
 
+    async def copy_records_to_table(self, table, **how):
+        await a_turn()
+        self.done.append((table, how))
+
 
 def store(numbers):
     yield Many("INSERT INTO @.orders (number, state) VALUES (?, ?)", [(number, "new") for number in numbers])
@@ -119,7 +123,7 @@ async def test_a_driver_of_sqlite_that_waited_would_be_found_out(connection, mon
         run_sqlite(connection, store([]), 0.0)
 
 
-@pytest.mark.parametrize("many", [0, 1, 7, 8, 33, 75])
+@pytest.mark.parametrize("many", [0, 1, 7, 8, 33, 75, 523])
 @pytest.mark.parametrize(
     ("filled", "stored"), [((), "new"), ((("state", "g.state || ' at ' || @time"),), "new at 5.0")]
 )
@@ -132,3 +136,23 @@ def test_rows_are_inserted_once_each_however_many_a_statement_takes(connection, 
     run_sqlite(connection, script(), 5.0)
     found = connection.execute("SELECT number, state FROM redrive_orders ORDER BY number").fetchall()
     assert found == [(number, stored) for number in range(many)]
+
+
+@pytest.mark.parametrize(("many", "is_copied"), [(3, False), (50, True)])
+async def test_many_rows_are_copied_into_a_table_of_postgresql(many, is_copied):
+    orders = TableColumns("orders", (("number", "bigint"), ("state", "text")))
+    rows = [(number, "new") for number in range(many)]
+
+    def script():
+        yield Inserts({orders: rows})
+
+    async def time():
+        return 17.5
+
+    driver = Asyncpg()
+    await run(script(), PostgresDriver(driver, '"my ""own"""', time))
+    ((text, *_),) = driver.done
+    if is_copied:
+        assert driver.done == [("orders", {"records": rows, "columns": ("number", "state"), "schema_name": 'my "own"'})]
+    else:
+        assert text.startswith("WITH now AS")

@@ -38,6 +38,7 @@ from redrive.engines.sql.script import (
 
 T = TypeVar("T")
 _AT_ONCE: Final = (32, 16, 8, 4, 2, 1)
+_INSERTED_AT_ONCE: Final = (256, *_AT_ONCE)
 """Of so many rows SQLite gets one statement: each takes a while to begin, and another thread may run in between.
 
 With triggers, SQLite also copies every page that a statement changes, once for each statement.
@@ -169,7 +170,7 @@ class SqliteDriver:
         """Insert rows, table by table, several with one statement."""
         for table, values in rows.items():
             time = [self._time] if table.uses_time else []
-            for page in _pages(values):
+            for page in _pages(values, _INSERTED_AT_ONCE):
                 text = _sqlite_insert(table, self.prefix, len(page))
                 self._connection.execute(text, [*chain.from_iterable(page), *time])
 
@@ -178,10 +179,10 @@ class SqliteDriver:
         return self._time
 
 
-def _pages(rows: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
+def _pages(rows: Sequence[Sequence[object]], sizes: Sequence[int] = _AT_ONCE) -> Iterator[Sequence[Sequence[object]]]:
     """Divide rows into pages of a few sizes, so that there are few different statements."""
     start = 0
-    for size in _AT_ONCE:
+    for size in sizes:
         while len(rows) - start >= size:
             yield rows[start : start + size]
             start += size
@@ -220,6 +221,16 @@ class AsyncpgConnection(Protocol):
         """Run a statement once for each row of values."""
         ...
 
+    def copy_records_to_table(
+        self, table_name: str, *, records: Sequence[Sequence[object]], columns: Sequence[str], schema_name: str
+    ) -> Awaitable[object]:
+        """Insert rows by COPY."""
+        ...
+
+
+_WORTH_A_COPY = 50
+"""From how many rows on COPY is cheaper for the server and for the driver than lists that become rows there."""
+
 
 class PostgresDriver:
     """A connection of asyncpg with a transaction.
@@ -234,6 +245,7 @@ class PostgresDriver:
 
     def __init__(self, connection: AsyncpgConnection, schema: str, time: Callable[[], Awaitable[float]]) -> None:
         self.prefix = f"{schema}."
+        self._schema = schema.removeprefix('"').removesuffix('"').replace('""', '"')
         self._connection = connection
         self._ask = time
         self._time: float | None = None
@@ -264,8 +276,12 @@ class PostgresDriver:
         return True
 
     async def insert(self, rows: Mapping[TableColumns, Sequence[Sequence[object]]]) -> None:
-        """Insert rows into all tables with one statement."""
+        """Insert rows into all tables with one statement; copy many into a table."""
         given = {table: values for table, values in rows.items() if values}
+        for table in [one for one, values in given.items() if len(values) >= _WORTH_A_COPY and not one.filled]:
+            await self._connection.copy_records_to_table(
+                table.table, records=given.pop(table), columns=_names(table), schema_name=self._schema
+            )
         if given:
             columns = [column for table, values in given.items() for column in lists(table.columns, values)]
             await self._connection.fetch(_inserting(tuple(given), self.prefix), await self.now(), *columns)

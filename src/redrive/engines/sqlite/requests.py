@@ -64,6 +64,7 @@ class ApplyRequest(Request[list[EffectResult]]):
         self.script = inside.script if isinstance(inside, ScriptedPart) else None
         self.is_the_users = inside is not None and self.script is None
         self.is_single = self.script is not None or (inside is None and len(effects) == 1)
+        self.in_detail = False  # then it says which lock is not valid
 
     def run(self, store: Store, now: float) -> list[EffectResult]:
         """Run it by itself."""
@@ -71,6 +72,12 @@ class ApplyRequest(Request[list[EffectResult]]):
             self.inside(store.connection)
             if not store.connection.in_transaction:
                 raise UsageError("what you give as inside= must neither commit nor roll back; leave that to the broker")
+        locks = [effect.lock for effect in self.effects if type(effect) is Complete]
+        if self.script is not None and len(locks) == len(self.effects) and not self.in_detail:
+            if not store.complete(locks, now):
+                self.in_detail = True
+                raise Conflict
+            return [None] * len(locks)
         texts = iter(self.texts)
         return [_do(store, effect, texts, now) for effect in self.effects]
 
@@ -160,11 +167,24 @@ def run_group(store: Store, group: Sequence[Any], now: float) -> None:
     if locks:
         _lock_together(store, locks, now)
     scripted = [request for request in group if request.script is not None]
-    if len(scripted) > 1 and _run_together(store, scripted, now):
+    if len(scripted) == 1:
+        _run_first(store, scripted[0], now)
+        together.add(id(scripted[0]))
+    elif scripted and _run_together(store, scripted, now):
         together |= {id(request) for request in scripted}
     for request in group:  # last, so that the user's own code does not run twice when the group has to be run again
         if id(request) not in together:
             run_alone(store, request, now)
+
+
+def _run_first(store: Store, request: Any, now: float) -> None:  # noqa: ANN401 - a request with a script
+    """Run the only script of a group, without a savepoint: SQLite writes pages that become free while there is one."""
+    try:
+        request.result = request.run(store, now)
+    except Exception as error:
+        if _is_faulty(store, error):
+            raise
+        raise Conflict from error
 
 
 def _run_together(store: Store, scripted: Sequence[ApplyRequest | ScriptRequest], now: float) -> bool:
@@ -210,6 +230,10 @@ def run_alone(store: Store, request: Any, now: float) -> None:  # noqa: ANN401 -
     counted = dict(store.counted)
     try:
         request.result = request.run(store, now)
+    except Conflict:
+        _undo(store, "alone", counted)
+        run_alone(store, request, now)  # it runs in detail now
+        return
     except BaseException as error:
         request.error = error  # also if it ends the transaction for all: then the other callers get another error
         if _is_faulty(store, error):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What the history counts of recovery, in SQL: part of the transactions that record failures and outcomes."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 def count_failed(found: Iterable[tuple[str, Sequence[str]]]) -> Script[None]:
     """Count failures that were found: each by its queue and by its groups."""
     counts: dict[Key, int] = {}
-    for queue, groups in found:
+    for (queue, groups), n in Counter((queue, tuple(groups)) for queue, groups in found).items():
         for key in ((tallies.QUEUE, queue), *((tallies.GROUP, group) for group in groups)):
-            counts[*key, tallies.FAILED] = counts.get((*key, tallies.FAILED), 0) + 1
+            counts[*key, tallies.FAILED] = counts.get((*key, tallies.FAILED), 0) + n
     if counts:
         yield from add(counts)
 

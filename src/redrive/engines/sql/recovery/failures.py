@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from redrive.clock import utc
 from redrive.engines import stored
-from redrive.engines.sql.recovery import attempt_details
+from redrive.engines.sql.recovery import attempt_details, traces
 from redrive.engines.sql.recovery.audit import notes
 from redrive.engines.sql.recovery.failure_records import next_change
 from redrive.engines.sql.recovery.filter_sql import condition
@@ -104,12 +104,13 @@ def show(id: str) -> Script[FailedDetail | None]:  # noqa: A002 - it is called t
     if len(rows) != 1:
         return None
     summary = _summary_of(rows[0])
-    ((properties, body, operation, details),) = yield Sql(
-        "SELECT c.properties, c.body, f.attempt_operation, c.details FROM @.failure_contents c"
-        " JOIN @.failures f ON f.number = c.number WHERE c.number = ?",
+    ((properties, body, operation, details, trace),) = yield Sql(
+        "SELECT c.properties, c.body, f.attempt_operation, c.details, t.text FROM @.failure_contents c"
+        f" JOIN @.failures f ON f.number = c.number {traces.OF_LAST} WHERE c.number = ?",
         [summary.number],
     )
-    last = FailedAttempt(failed_at=summary.failed_at, operation=operation, details=attempt_details.read(details))
+    known = attempt_details.read(details, trace)
+    last = FailedAttempt(failed_at=summary.failed_at, operation=operation, details=known)
     parts = yield Sql(
         f"SELECT {PART} FROM @.operations o CROSS JOIN @.parts p"
         " WHERE p.operation = o.number AND p.failure = ? ORDER BY o.number DESC",
@@ -167,8 +168,11 @@ def sweep(settled_before: datetime, limit: int = 1_000) -> Script[int]:
         )
     )
     if gone:
+        of_gone = Sql("SELECT DISTINCT exception_group FROM @.failures WHERE number IN @ints", [gone])
+        groups = yield from scalars(of_gone)
         for table, key in _SWEPT:
             yield Sql(f"DELETE FROM @.{table} WHERE {key} IN @ints", [gone])
+        yield from traces.sweep(groups)
         yield Sql("DELETE FROM @.failure_counts WHERE n = 0")  # of these kinds there is none left
     return len(gone) + (yield from _sweep_operations(settled_before))
 

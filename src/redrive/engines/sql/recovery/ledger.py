@@ -2,7 +2,9 @@
 """The ledger of an engine that is a database: each verb is a script."""
 
 import secrets
+from collections.abc import Sequence
 
+from redrive.broker.port import Complete, Database
 from redrive.engines.sql.recovery import audit as audit_sql
 from redrive.engines.sql.recovery import (
     batches,
@@ -15,14 +17,24 @@ from redrive.engines.sql.recovery import (
     set_asides,
 )
 from redrive.engines.sql.recovery import operations as operations_sql
-from redrive.engines.sql.verbs import SqlStore, reads, writes
-from redrive.recovery.port import KEY_BYTES
+from redrive.engines.sql.verbs import SqlStore, joins, reads, writes
+from redrive.recovery.port import KEY_BYTES, Arrival, Recorded
 
 
 class SqlLedger(SqlStore):
-    """Failed messages and operations in a database."""
+    """Failed messages and operations in a database.
+
+    Args:
+        database: the database.
+        is_shared: whether its owner opens and closes it.
+        is_with_queues: whether the queues that failures are read from are in it, too.
+    """
 
     _key: bytes | None = None
+
+    def __init__(self, database: Database, *, is_shared: bool = False, is_with_queues: bool = False) -> None:
+        super().__init__(database, is_shared=is_shared)
+        self.is_with_queues = is_with_queues
 
     async def key(self) -> bytes:
         """Return the key that seals tags; the first call creates it."""
@@ -33,7 +45,16 @@ class SqlLedger(SqlStore):
     _kept_key = writes(keys.key)
 
     # --- failed messages
-    record = writes(failure_records.record)
+    async def record(self, arrivals: Sequence[Arrival], *, completing: Sequence[Complete] = ()) -> list[Recorded]:
+        """Record failures; say for each to which failed message it belongs, and whether it was new."""
+        if not completing:
+            return await self._record(arrivals)
+        recorded: list[Recorded] = []
+        await self.database.apply_inside(completing, self._recording(arrivals, recorded))
+        return recorded
+
+    _record = writes(failure_records.record)
+    _recording = joins(failure_records.recording, together=True)
     confirm = writes(failure_records.confirm)
     find = reads(failures.find)
     sources = reads(failures.sources_seen)

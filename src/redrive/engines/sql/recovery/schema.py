@@ -208,3 +208,14 @@ INSERT INTO @.set_asides (queue, sequence, message_id, properties, dead_letter, 
     FROM @.old_set_asides ORDER BY number;
 DROP TABLE @.old_set_asides;
 """
+
+TRACES = """
+-- stack traces without their ends, each once for all failures of a group that share it
+CREATE TABLE @.failure_traces (
+    exception_group text NOT NULL,
+    digest @big NOT NULL,
+    text text NOT NULL,
+    PRIMARY KEY (exception_group, digest)
+);
+ALTER TABLE @.failure_contents ADD COLUMN trace @big;  -- of the last failure; null: it is in the details
+"""
