@@ -86,6 +86,7 @@ def test_at_every_kind_of_change_each_wall_time_is_one_slot(look):
 
 
 @pytest.mark.torture
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("part", range(16))
 def test_in_every_zone_each_wall_time_of_ten_years_is_one_slot(part):
     for zone in zone_names()[part::16]:

@@ -104,7 +104,7 @@ class PipelineIntake:
         if submission.key is None:
             if plan.needs_key:
                 raise InvalidMessage(
-                    "key", None, "must be given, over HTTP as Idempotency-Key: it makes it safe to repeat"
+                    "key", None, "must be given (--key; over HTTP Idempotency-Key): it makes it safe to repeat"
                 )
             return
         if not isinstance(submission.key, str) or not 0 < len(submission.key) <= _LONGEST_KEY:

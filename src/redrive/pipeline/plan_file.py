@@ -56,6 +56,9 @@ def read_pipeline(path: Path) -> PipelinePlan:
     """
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        problem = "there is no such file; a plan is a .toml file, or app:pipe for the variable pipe in app.py"
+        raise PipelineFileError(path, 1, problem) from None
     except (OSError, UnicodeError) as error:
         raise PipelineFileError(path, 1, f"it cannot be read: {error}") from None
     return parse_pipeline(text, path)

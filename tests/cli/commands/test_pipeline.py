@@ -324,7 +324,7 @@ def test_one_task_is_sent_again_and_only_what_failed(ok, read, run, submit, task
     submit("good bad", bad=ShipmentRefused("no"))
     task = task_in("failed")["id"]
     outcomes.clear()
-    assert ok("pipeline", "resend", task, "--reason", "room") == f"task {task} is ready to be sent again\n"
+    assert ok("pipeline", "resend", task, "--reason", "room") == f"task {task} is ready to be done again\n"
     asyncio.run(worked())
     assert sent == ["good", "bad"]
     refusal = run("pipeline", "resend", task)
@@ -356,7 +356,7 @@ def test_all_unknown_outcomes_are_sent_again_task_by_task(ok, refused, submit):
     assert ok(*bulk, "--dry-run") == "2 tasks of pipeline reports are unknown\n"
     assert "add --yes" in refused(*bulk)
     assert "a destination has a rate of its own" in refused(*bulk, "--rate", "5/s", status=2)
-    assert ok(*bulk, "--yes") == "2 tasks ready to be sent again\n"
+    assert ok(*bulk, "--yes") == "2 tasks ready to be done again\n"
     outcomes.clear()
     asyncio.run(worked())
     assert sent == ["lost", "lost"]
@@ -439,7 +439,7 @@ def test_ctrl_c_ends_bulk_work_after_a_task_and_it_is_counted(run, submit, monke
 
     monkeypatch.setattr(task_by_task, "progress_bar", Interrupting)
     ran = run("pipeline", "resend", "--pipeline", "reports", "--state", "unknown", "--yes")
-    assert (ran.exit_code, ran.stdout) == (130, "1 task ready to be sent again; stopped, 2 not tried\n")
+    assert (ran.exit_code, ran.stdout) == (130, "1 task ready to be done again; stopped, 2 not tried\n")
 
 
 @pytest.mark.parametrize(

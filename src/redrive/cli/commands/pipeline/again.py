@@ -91,7 +91,7 @@ def resend(
         return await pipelines.resend(task, which=which, again=what.again, **who)
 
     if tasks:
-        change_tasks(here, tasks, work, "ready to be sent again")
+        change_tasks(here, tasks, work, "ready to be done again")
 
 
 @grouped
