@@ -74,6 +74,11 @@ def test_what_would_take_too_long_to_search_is_hidden_as_a_whole():
     assert hides.view(view) == {"texts": ["none", *[HIDDEN] * 4], "body": HIDDEN}
 
 
+def test_words_and_times_of_ours_stay_as_programs_read_them():
+    view = {"state": "ready", "failed_at": "2031-05-04", "kind": "recover", "subject": "ready 2031"}
+    assert redaction(patterns=["ready|recover|2031"]).view(view) == {**view, "subject": f"{HIDDEN} {HIDDEN}"}
+
+
 def test_half_a_surrogate_pair_is_searched_and_kept():
     assert redaction(patterns=["key"]).text("\ud800 key") == f"\ud800 {HIDDEN}"
 

@@ -185,7 +185,7 @@ async def test_an_identity_that_has_ended_by_our_clock_is_refused(browser, provi
 
 
 async def test_without_a_provider_there_is_none_to_sign_in_at(as_someone):
-    assert (await as_someone().get("/session/provider")).json()["code"] == "not-supported"
+    assert (await as_someone().get("/session/provider")).json()["code"] == "sign-in-required"
 
 
 # --- what the provider says, made by hand

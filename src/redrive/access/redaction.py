@@ -27,6 +27,10 @@ HIDDEN: Final = "[hidden]"
 """What stands where something was hidden."""
 
 _LONGEST: Final = 1_000
+_OWN_WORDS: Final = frozenset(
+    {"body_encoding", "kind", "state", "status", "outcome", "journey", "metric", "at", "since"}
+)
+_OWN_TIMES: Final = ("_at", "_until")
 _LARGEST_PATTERN: Final = 2_000
 _PATIENCE_S: Final = 2.0
 
@@ -194,8 +198,8 @@ class Redaction:
                 shown[name] = self._headers(value, patience)
             elif name == "body" and isinstance(value, str):
                 shown[name] = self._shown_body(value, view.get("body_encoding"), patience)
-            elif name == "body_encoding":
-                shown[name] = value  # without it the body cannot be read, and it is no one's text
+            elif name in _OWN_WORDS or name.endswith(_OWN_TIMES):
+                shown[name] = value  # words and times of ours, which programs read: no message chooses them
             elif name == "changes" and isinstance(value, list):
                 shown[name] = self._changes(value, patience)
             else:

@@ -13,7 +13,7 @@ from fastapi.responses import RedirectResponse
 from redrive.access import NewSession
 from redrive.access.credentials import hash_of, is_equal, new_secret
 from redrive.access.store import SignInState
-from redrive.errors import Forbidden, NotSupported, ProviderUnavailable, SignInRequired, TooManyAttempts
+from redrive.errors import Forbidden, ProviderUnavailable, SignInRequired, TooManyAttempts
 from redrive.printable import one_line
 from redrive.server.api.endpoint import Endpoints
 from redrive.server.api.session import set_cookie
@@ -112,7 +112,7 @@ async def _leave(request: Request, address: str) -> None:
 def _provider(request: Request) -> Provider:
     found: Provider | None = request.app.state.provider
     if found is None:
-        raise NotSupported("this server", "sign-in at a provider; set [server.oidc] in redrive.toml")
+        raise SignInRequired("this server knows no provider to sign in at: [server.oidc] in redrive.toml names one")
     return found
 
 
