@@ -179,6 +179,7 @@ from redrive.recovery.recovery import Recovery
 from redrive.recovery.service import Step
 from redrive.recovery.settings import RecoverOptions, RecoveryRequest, RequestedBy
 from redrive.recovery.states import Outcome, Status
+from redrive.recovery.suggestions import KindValue
 from redrive.recovery.transform import Transform
 '''
 

@@ -103,6 +103,7 @@ _ALL: Final = (
     Action("queues.read", Role.VIEWER),
     Action("redirects.read", Role.VIEWER),
     Action("routes.read", Role.VIEWER, Reach.WHOLE),
+    Action("search.read", Role.VIEWER),
     Action("series.read", Role.VIEWER),
     Action("topics.read", Role.VIEWER),
     Action("views.read", Role.VIEWER, Reach.NOTHING),

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Self
 
 from redrive.attention.facts import Facts, GroupFact, PipelineFact, QueueFact, RouteFact
-from redrive.attention.figures import Figures
+from redrive.attention.figures import CAUGHT, Figures
 from redrive.attention.rules import AttentionItem, Thresholds, items_of
 from redrive.broker import is_own_queue, tallies
 from redrive.clock import utc
@@ -16,6 +16,7 @@ from redrive.recovery import Operation, Recovery, Status
 from redrive.routes import Routes, route_label
 
 _GROUPS = 200
+_LISTED_GROUPS = 1_000
 _OPERATIONS = 50
 _TASKS = 1_000
 _DAY_S = 86_400
@@ -76,21 +77,28 @@ class Attention:
         )
 
     async def figures(self) -> Figures:
-        """Return the five figures of an overview: unresolved, failed, recovered, waiting, and under way."""
+        """Return the figures of an overview: what is unresolved, failed, recovered, waiting, under way, and caught."""
         counts = await self._recovery.count_by_status()
         queues = [queue for queue in await self._history.broker.queues() if not is_own_queue(queue.name)]
-        failed = await self._history.series("failed", topic=tallies.QUEUE, span=_DAY_S)
-        recovered = await self._history.series("recovered", topic=tallies.LANE, span=_DAY_S)
+        caught = {layer: await self._today(*counted) for layer, counted in CAUGHT.items()}
         under_way = await self._recovery.operations(is_open=True, limit=_OPERATIONS)
+        groups = await self._recovery.groups(limit=_LISTED_GROUPS, largest_first=True)
+        yesterday = utc(await self._history.ledger.now() - _DAY_S)
         return Figures(
             unresolved=counts.get(Status.UNRESOLVED, 0),
-            failed_today=failed.total,
-            recovered_today=recovered.total,
+            new_groups=sum(group.first_failed_at > yesterday for group in groups),
+            failed_today=await self._today(tallies.QUEUE, tallies.FAILED),
+            recovered_today=caught["recover"],
             waiting=sum(queue.ready for queue in queues),
+            oldest_at=min((queue.oldest_at for queue in queues if queue.oldest_at is not None), default=None),
             dead_letters=sum(queue.dead for queue in queues),
             operations=len(under_way),
             workers=len(await self._history.workers()),
+            caught=caught,
         )
+
+    async def _today(self, topic: str, metric: str) -> int:
+        return (await self._history.series(metric, topic=topic, span=_DAY_S)).total
 
     async def _groups(self) -> list[GroupFact]:
         found = await self._recovery.groups(limit=_GROUPS, largest_first=True)

@@ -19,4 +19,4 @@ def item_view(item: AttentionItem) -> View:
 
 def figures_view(figures: Figures) -> View:
     """Return the figures of an overview."""
-    return asdict(figures)
+    return {**asdict(figures), "oldest_at": figures.oldest_at and figures.oldest_at.isoformat()}

@@ -4,18 +4,28 @@
 A view is made of texts, numbers, booleans, None, lists and dicts. Times are texts in ISO 8601.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from redrive.history.buckets import Retention
-from redrive.history.operation_samples import OperationSample
+from redrive.history.operation_samples import OperationSample, pace_of
 from redrive.history.rates import Rates
 from redrive.history.series import Series
 from redrive.history.workers import DestinationHealth, WorkerInfo
+from redrive.recovery import Progress
 
 View: TypeAlias = dict[str, Any]
 
-__all__ = ["health_view", "rates_view", "retention_view", "sample_view", "series_view", "worker_view"]
+__all__ = [
+    "health_view",
+    "operation_series_view",
+    "rates_view",
+    "retention_view",
+    "sample_view",
+    "series_view",
+    "worker_view",
+]
 
 
 def series_view(series: Series) -> View:
@@ -51,6 +61,12 @@ def sample_view(sample: OperationSample) -> View:
     """Return a sample of an operation."""
     lanes = {lane: {each.word: n for each, n in counts.items()} for lane, counts in sample.lanes.items()}
     return {"at": sample.at.isoformat(), "sent": sample.sent, "lanes": lanes}
+
+
+def operation_series_view(number: int, samples: Sequence[OperationSample], progress: Progress) -> View:
+    """Return an operation over time, and how fast it is."""
+    shown = [sample_view(each) for each in samples]
+    return {"number": number, "samples": shown, **asdict(pace_of(samples, progress.remaining))}
 
 
 def retention_view(retention: Retention) -> View:

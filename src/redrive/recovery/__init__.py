@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Layer 5: recover failures in bulk."""
 
-from redrive.recovery import views
+from redrive.recovery import suggestions, views
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.blocking import BlockingRecovery
 from redrive.recovery.chosen import Chosen
@@ -93,5 +93,6 @@ __all__ = [
     "Transform",
     "TransformSettings",
     "exception_group",
+    "suggestions",
     "views",
 ]

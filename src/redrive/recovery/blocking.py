@@ -31,6 +31,7 @@ from redrive.recovery.recovery import Recovery
 from redrive.recovery.service import Step
 from redrive.recovery.settings import RecoverOptions, RecoveryRequest, RequestedBy
 from redrive.recovery.states import Outcome, Status
+from redrive.recovery.suggestions import KindValue
 from redrive.recovery.transform import Transform
 
 
@@ -125,6 +126,20 @@ class BlockingRecovery:
         return self._portal.run(
             self._inner.groups(chosen, by=by, after=after, limit=limit, largest_first=largest_first)
         )
+
+    def kind_values(self, key: str, chosen: Chosen = "", *, part: str = "", limit: int = 20) -> list[KindValue]:
+        """Return the values by which failed messages are counted, those with most messages first; none is read.
+
+        Args:
+            key: ``queue``, ``type``, ``exception`` or ``group``.
+            chosen: which messages: by status, queue, type, exception and group only.
+            part: what the values contain; of groups, what their titles contain, or how their ids begin.
+            limit: how many at most.
+
+        Raises:
+            InvalidSetting: there is no such key, or the messages are chosen by something else.
+        """
+        return self._portal.run(self._inner.kind_values(key, chosen, part=part, limit=limit))
 
     def sources(self) -> list[str]:
         """Return the queues that failures were found in: what fails again comes back there."""

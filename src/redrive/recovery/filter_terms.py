@@ -173,6 +173,11 @@ def _value_text(name: str, value: object) -> str:
     return ",".join(_written(each, _SIMPLE) for each in parts)
 
 
+def value_text(value: str) -> str:
+    """Return a value as the text of a filter has it: with quotes, if it needs them."""
+    return _written(value, _SIMPLE)
+
+
 def _written(text: str, simple: re.Pattern[str]) -> str:
     """Return a text as a term has it: with quotes, if it needs them."""
     return text if simple.fullmatch(text) else f'"{_SPECIAL.sub(_ESCAPE, text)}"'
@@ -212,6 +217,9 @@ _MEANINGS = {term: [(name, 0)] for term, (name, _) in _TERMS.items()} | {
 """The settings that a term stands for, and how far they are from the number that is written."""
 _KEYS = tuple(dict.fromkeys(term.rstrip(":<>=") for term in _TERMS))
 _SIGNS = {name: term for term, (name, _) in _TERMS.items()}
+
+TERM_SIGNS = tuple(_TERMS)
+"""How each term begins."""
 
 CHECKS: Mapping[str, Check] = dict(_TERMS.values())
 """The settings of a filter, and what checks each."""

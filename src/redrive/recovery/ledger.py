@@ -34,6 +34,7 @@ from redrive.recovery.records import (
     Work,
 )
 from redrive.recovery.states import OperationEvent, OperationState, Outcome, Status
+from redrive.recovery.suggestions import KindValue
 
 
 class FailureStore(Protocol):
@@ -104,6 +105,13 @@ class CountStore(Protocol):
         largest_first: bool = False,
     ) -> list[GroupInfo]:
         """Return groups in order of their ids, from the one after ``after`` on; or the largest first."""
+        ...
+
+    async def kind_values(self, key: str, chosen: Filter, part: str, limit: int) -> list[KindValue]:
+        """Return the values of a key (``queue``, ``type``, ``exception``, ``group``) that contain a part.
+
+        Those with most failures come first. The filter is about kinds, and no failure is read.
+        """
         ...
 
     async def check_counts(self) -> list[CountDifference]:

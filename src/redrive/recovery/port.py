@@ -52,6 +52,7 @@ from redrive.recovery.states import (
     PartEvent,
     Status,
 )
+from redrive.recovery.suggestions import KindValue
 from redrive.recovery.tags import KEY_BYTES
 
 __all__ = [
@@ -95,6 +96,7 @@ __all__ = [
     "Heard",
     "Holder",
     "Kind",
+    "KindValue",
     "LaneInfo",
     "Lease",
     "Note",

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, Unpack
 from redrive import duration
 from redrive.broker import Broker, dead_letter_queue, is_own_queue
 from redrive.clock import pause, utc
-from redrive.errors import FailureNotFound, QueueNotFound, TransformFailed
+from redrive.errors import FailureNotFound, InvalidSetting, QueueNotFound, TransformFailed
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
 from redrive.recovery.filter import Filter
@@ -31,6 +31,7 @@ from redrive.recovery.records import (
 )
 from redrive.recovery.settings import RecoverOptions, RecoverySettings, check_known
 from redrive.recovery.states import Outcome, Status
+from redrive.recovery.suggestions import KINDS, KindValue
 from redrive.recovery.transform import Transform, diff
 from redrive.recovery.transformer import Transformer, TransformSettings
 
@@ -138,6 +139,25 @@ class Reader:
         """
         wanted = await self.settled(chosen)
         return await self._ledger.groups(by, wanted, after=after, limit=limit, largest_first=largest_first)
+
+    async def kind_values(self, key: str, chosen: Chosen = "", *, part: str = "", limit: int = 20) -> list[KindValue]:
+        """Return the values by which failed messages are counted, those with most messages first; none is read.
+
+        Args:
+            key: ``queue``, ``type``, ``exception`` or ``group``.
+            chosen: which messages: by status, queue, type, exception and group only.
+            part: what the values contain; of groups, what their titles contain, or how their ids begin.
+            limit: how many at most.
+
+        Raises:
+            InvalidSetting: there is no such key, or the messages are chosen by something else.
+        """
+        wanted = await self.settled(chosen)
+        if key not in KINDS:
+            raise InvalidSetting("key", key, f"must be one of {', '.join(KINDS)}")
+        if not wanted.is_about_kinds:
+            raise InvalidSetting("chosen", str(wanted), "must be about status, queue, type, exception and group only")
+        return await self._ledger.kind_values(key, wanted, part, limit)
 
     async def sources(self) -> list[str]:
         """Return the queues that failures were found in: what fails again comes back there."""

@@ -77,6 +77,7 @@ QUESTIONS = {
     "users": "GET /users",
     "redactions": "GET /redactions",
     "webhooks": "GET /webhooks",
+    "attention": "GET /attention",
 }
 """Commands and requests that ask the same."""
 
@@ -153,7 +154,6 @@ ELSEWHERE = {
     "pipeline submit": "needs the functions of the pipeline; its own path receives submissions over HTTP",
     "policies check": "about a file of the machine",
     "policies preview": "about a file of the machine",
-    "attention": "has no request yet",
     "users add": "below: it reads the password from standard input",
     "users password": "as users add",
     "receive": "locks messages for whoever handles them, which is a worker",

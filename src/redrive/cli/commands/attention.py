@@ -55,8 +55,7 @@ def attention(
         console.print_json({"attention": [views.item_view(item) for item in items], **more})
         return
     if figures:
-        for name, value in views.figures_view(found).items():
-            console.say(f"{name.replace('_', ' ')}: {value:,}")
+        _say_figures(found)
     if not items:
         console.say("nothing needs a person")
         return
@@ -64,6 +63,15 @@ def attention(
     for item in items:
         made.add_row(Text(item.sentence), age(item.since), Text(one_line(command_for(item.subject), 200)))
     print_table(made)
+
+
+def _say_figures(found: Figures) -> None:
+    for name, value in views.figures_view(found).items():
+        if isinstance(value, int):
+            console.say(f"{name.replace('_', ' ')}: {value:,}")
+    console.say(f"the oldest waits for: {age(found.oldest_at)}")
+    for layer, many in found.caught.items():
+        console.say(f"caught by {layer}: {many:,}")
 
 
 def command_for(subject: str) -> str:

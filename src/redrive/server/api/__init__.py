@@ -14,11 +14,13 @@ from redrive.server.api import (
     messages,
     metrics,
     operations,
+    overview,
     pipelines,
     provider,
     queues,
     redactions,
     routes,
+    search,
     series,
     session,
     tokens,
@@ -29,6 +31,8 @@ from redrive.server.api import (
 )
 
 ROUTERS: Final[Sequence[APIRouter]] = (
+    overview.api.router,
+    search.api.router,
     events.api.router,
     failures.api.router,
     groups.api.router,

@@ -11,8 +11,10 @@ from redrive.broker import QueueInfo, is_own_queue
 from redrive.broker.views import View
 from redrive.history import Series, WorkerInfo, metrics, views
 from redrive.server.api.endpoint import Caller, Endpoints
+from redrive.server.api.failure_models import OperationNumber
 from redrive.server.api.models import Instant, ViewModel
 from redrive.server.api.record_models import record_model
+from redrive.server.api.within import operation_within
 
 _LONGEST_S = 34_560_000
 
@@ -48,6 +50,25 @@ class WorkersModel(ViewModel):
     unread: list[str] = Field(description="Queues with messages, of which none was received for ten minutes.")
 
 
+class SampleModel(ViewModel):
+    """What had become of the messages of an operation by a time."""
+
+    at: Instant
+    sent: int
+    lanes: dict[str, dict[str, int]] = Field(
+        description="How many messages had which outcome, by destination.", examples=[{"orders": {"succeeded": 12}}]
+    )
+
+
+class OperationSeries(ViewModel):
+    """An operation over time, and how fast it is."""
+
+    number: int = Field(examples=[7])
+    samples: list[SampleModel] = Field(description="Every five seconds while something changed; the oldest first.")
+    per_second: float = Field(description="How many messages were sent a second, lately.", examples=[48.5])
+    left_s: float | None = Field(description="Seconds until the rest is sent at that pace; null: it does not move.")
+
+
 api = Endpoints("history")
 
 
@@ -71,6 +92,17 @@ async def list_series(
     return [
         views.series_view(each) for each in found.values() if not is_of_queues or caller.principal.has(each.name or "")
     ]
+
+
+@api.get("/operations/{number}/series", "operations.read", OperationSeries)
+async def get_operation_series(caller: Caller, number: OperationNumber) -> View:
+    """Return what had become of the messages of an operation over time, by destination, and how fast it is."""
+
+    async def find() -> View:
+        operation = await operation_within(caller.desk, caller.principal, number, newcomers=False)
+        return views.operation_series_view(number, await caller.desk.history.operation(number), operation.progress)
+
+    return await caller.look(find, narrowed=True)
 
 
 @api.get("/workers", "workers.read", WorkersModel)

@@ -12,6 +12,7 @@ from redrive.engines.sql.recovery import (
     failure_records,
     failures,
     keys,
+    kinds,
     leases,
     operation_work,
     set_asides,
@@ -63,6 +64,7 @@ class SqlLedger(SqlStore):
     count = reads(counts.count)
     count_by_status = reads(counts.count_by_status)
     groups = reads(counts.groups)
+    kind_values = reads(kinds.kind_values)
     check_counts = reads(counts.check_counts)
     repair_counts = writes(counts.repair_counts)
     set_aside = writes(set_asides.set_aside)
