@@ -48,6 +48,7 @@ STATUSES = {
     "policy-file-error": ErrorStatus(1, 400),
     "problem-reported": ErrorStatus(1, 502),
     "queue-conflict": ErrorStatus(6, 409),
+    "question-too-slow": ErrorStatus(1, 422),
     "queue-not-found": ErrorStatus(5, 404),
     "redaction-not-found": ErrorStatus(3, 404),
     "redirect-refused": ErrorStatus(7, 409),

@@ -31,6 +31,7 @@ RedriveError            - the base of them all
       TopicConflict     - a topic exists with other settings
     QueueNotFound       - a queue that was not declared
     RedactionNotFound   - no stored rule of redaction has this number
+    QuestionTooSlow     - a question that could not be answered in the time it may take
     RedirectRefused     - a redirect that would make a chain, or a second of the same queue
     RequestRepeated     - a request that was made before, with the same key
       RequestUnderWay   - a request with the same key is being worked on
@@ -123,6 +124,7 @@ __all__ = [
     "PolicyFileError",
     "ProblemReported",
     "ProviderUnavailable",
+    "QuestionTooSlow",
     "QueueConflict",
     "QueueNotFound",
     "ReceiverFull",
@@ -1170,6 +1172,17 @@ class InvalidCursor(UsageError, ValueError, code="invalid-cursor"):
 
     def __str__(self) -> str:
         return "this cursor does not belong to this list; use the address in Link of the page before, unchanged"
+
+
+class QuestionTooSlow(UsageError, code="question-too-slow"):
+    """A question could not be answered in the time that it may take (``seconds``); it was ended."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"this takes longer than {self.seconds:g} s; narrow the filter, for example with queue:, group:, age<1d"
 
 
 class RequestRepeated(UsageError, code="request-repeated"):

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
-from redrive import connection_url
+from redrive import connection_url, duration
 from redrive.broker import BlockingBroker, Broker
-from redrive.broker.port import Database, ability, find_ability
+from redrive.broker.port import Database, Questions, ability, find_ability
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.clock import Clock, system_clock
 from redrive.engines.registry import (
@@ -19,6 +19,7 @@ from redrive.engines.registry import (
     notification_store_in,
     pipeline_ledger_in,
     route_ledger_in,
+    slow_ledger_in,
 )
 from redrive.retry import Policy, Retry
 from redrive.telemetry import Event
@@ -30,7 +31,7 @@ if TYPE_CHECKING:  # a program that only sends and receives does not load recove
     from redrive.journey import Journeys
     from redrive.notifications import Notifications
     from redrive.pipeline import OpenPipeline, Pipeline, PipelinePlan, Pipelines
-    from redrive.recovery import BlockingRecovery, Classifier, Recovery, ServiceSettings
+    from redrive.recovery import BlockingRecovery, Classifier, Reader, Recovery, ServiceSettings, TransformSettings
     from redrive.routes import Routes
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "open_pipelines",
     "open_recovery",
     "open_routes",
+    "open_slow_reader",
 ]
 
 
@@ -152,6 +154,20 @@ async def _queues_by_route(broker: Broker) -> "Mapping[str, Sequence[str]]":
     if (database := find_ability(broker.engine, Database)) is None:
         return {}
     return queues_by_route(await route_ledger_in(database, is_shared=True).routes())
+
+
+def open_slow_reader(broker: Broker, *, limit: float = 5.0, transforms: "TransformSettings | None" = None) -> "Reader":
+    """Return what answers slow questions about failed messages: beside all other work, and for a limited time.
+
+    Args:
+        broker: where the failed messages are; it must be open by then.
+        limit: how many seconds a question may take; ``QuestionTooSlow`` is raised for one that takes longer.
+        transforms: how messages are changed in previews.
+    """
+    from redrive.recovery import Reader
+
+    ledger = slow_ledger_in(ability(broker.engine, Questions), duration.seconds("limit", limit))
+    return Reader(broker, ledger, transforms, partial(_queues_by_route, broker))
 
 
 def open_access(broker: Broker) -> "Access":

@@ -31,6 +31,7 @@ from redrive.broker.effects import (
 )
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, HeaderValue, Lock, Message, Received, unsealed
+from redrive.broker.questions import Questions
 from redrive.broker.settings import QueueSettings, TopicSettings
 from redrive.broker.tallies import Tallying
 from redrive.broker.topics import Rule, TopicInfo
@@ -57,6 +58,7 @@ __all__ = [
     "Maintenance",
     "Message",
     "OpenTransactions",
+    "Questions",
     "QueueInfo",
     "QueueSettings",
     "Received",
@@ -335,6 +337,7 @@ _FEATURES: Final[dict[type, str]] = {
     Tallying: "a history",
     Attendance: "knowing its workers",
     Topics: "topics",
+    Questions: "slow questions",
     Database: "SQL of your own in its transaction (inside=)",
     OpenTransactions: "joining a transaction that you have opened (within=); give your part as inside=",
 }

@@ -21,6 +21,7 @@ from redrive.broker.port import (
     Engine,
     Maintenance,
     OpenTransactions,
+    Questions,
     QueueInfo,
     Rule,
     Sessions,
@@ -278,6 +279,12 @@ class _SingleDatabase(RetryingEngine):
         return inside
 
 
+class _SingleQuestions(RetryingEngine):
+    async def ask(self, script: Callable[[], Any], seconds: float) -> Any:  # noqa: ANN401 - what the script returns
+        """Run a script that reads, for a limited time."""
+        return await self._inner.ask(script, seconds)
+
+
 class _SingleOpenTransactions(RetryingEngine):
     async def apply_within(self, effects: Sequence[Effect], connection: object) -> list[EffectResult]:
         """Do it in a transaction of the caller's."""
@@ -294,5 +301,6 @@ _PARTS: dict[type, type[RetryingEngine]] = {
     Tallying: _SingleTallying,
     Attendance: _SingleAttendance,
     Database: _SingleDatabase,
+    Questions: _SingleQuestions,
     OpenTransactions: _SingleOpenTransactions,
 }

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlencode
 
 from redrive import connection_url
-from redrive.broker.port import Database, Engine
+from redrive.broker.port import Database, Engine, Questions
 from redrive.clock import Clock
 from redrive.errors import MissingExtra
 
@@ -49,6 +49,19 @@ def ledger_in(database: Database, *, is_shared: bool) -> "Ledger":
     from redrive.engines.sql.recovery.ledger import SqlLedger
 
     return SqlLedger(database, is_shared=is_shared, is_with_queues=is_shared)
+
+
+def slow_ledger_in(questions: Questions, seconds: float) -> "Ledger":
+    """Return the ledger of failed messages and operations, to be read for a limited time, beside everything else.
+
+    Args:
+        questions: where it is; others open and close it.
+        seconds: how long a question may take.
+    """
+    from redrive.engines.limited import LimitedDatabase
+    from redrive.engines.sql.recovery.ledger import SqlLedger
+
+    return SqlLedger(LimitedDatabase(questions, seconds), is_shared=True)
 
 
 def route_ledger_in(database: Database, *, is_shared: bool) -> "RouteLedger":

@@ -63,6 +63,7 @@ from redrive.engines.postgres.requests import (
 )
 from redrive.engines.postgres.schema import QUOTE, migrate
 from redrive.engines.postgres.script_groups import Looks, ScriptGroups
+from redrive.engines.postgres.slow_readers import SIZE, SlowReaders
 from redrive.engines.postgres.store import COLUMNS, Store
 from redrive.engines.postgres.upkeep import Tidying
 from redrive.engines.sql.runner import PostgresDriver
@@ -117,14 +118,9 @@ class PostgresEngine(HistoryVerbs):
         if pool_size < 2:
             raise InvalidSetting("pool_size", pool_size, "must be 2 or more: groups of calls have one to themselves")
         quoted = '"' + schema.replace('"', '""') + '"'
-        self._database = Connections(
-            url,
-            quoted,
-            pool_size=pool_size,
-            acquire_timeout=acquire_timeout,
-            statement_cache_size=statement_cache_size,
-            clock=clock,
-        )
+        limits = {"acquire_timeout": acquire_timeout, "statement_cache_size": statement_cache_size}
+        self._database = Connections(url, quoted, pool_size=pool_size, clock=clock, **limits)
+        self._questions = SlowReaders(Connections(url, quoted, pool_size=SIZE, clock=clock, **limits), clock)
         self._clock = clock
         self._queues = Queues(quoted)
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
@@ -177,6 +173,7 @@ class PostgresEngine(HistoryVerbs):
         await self._holders.close()
         await self._listener.close()
         await self._groups.let_go(is_good=True)
+        await self._questions.close()
         await self._database.close()
 
     # --- queues
@@ -439,6 +436,15 @@ class PostgresEngine(HistoryVerbs):
         if isinstance(script, Together):
             return await self._looks.look(script)  # type: ignore[no-any-return]  # what the script returns
         return await self._database.view(lambda connection: self._run_script(connection, script))
+
+    async def ask(self, script: Callable[[], Script[T]], seconds: float) -> T:
+        """Run a script that only reads, on a connection of its own.
+
+        Raises:
+            QuestionTooSlow: it was not finished after so many seconds.
+        """
+        self._database.check_loop()
+        return await self._questions.ask(lambda connection: self._run_script(connection, script), seconds)
 
     async def _run_script(self, connection: Connection, script: Callable[[], Script[T]]) -> T:
         return await run_script(script(), self._driver(connection))

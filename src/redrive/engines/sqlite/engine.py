@@ -56,6 +56,7 @@ from redrive.engines.sqlite.requests import (
     run_one_by_one,
 )
 from redrive.engines.sqlite.schema import migrate
+from redrive.engines.sqlite.slow_readers import SlowReaders
 from redrive.engines.sqlite.store import Store
 from redrive.engines.stored import Row, topics_of
 from redrive.errors import (
@@ -122,6 +123,7 @@ class SqliteEngine(HistoryVerbs):
         self._place: DatabaseFile | None = None
         self._was_open = False
         self._reading = ThreadPoolExecutor(1, "redrive-sqlite-reader")
+        self._questions = SlowReaders(self._new_connection, clock)
         self._has_reader = threading.Lock()
         self._glance_s = 0.0
         self._is_synced = True
@@ -198,6 +200,7 @@ class SqliteEngine(HistoryVerbs):
         await self._history.finish()
         parts = self._detached()  # from now on a call raises that the engine is closed, and does not use these parts
         await self._writer.close()
+        await self._questions.close()
         try:
             await asyncio.get_running_loop().run_in_executor(self._reading, _close, *parts)
         except RuntimeError:  # the interpreter is ending: there are no threads any more, and no caller that this blocks
@@ -378,6 +381,20 @@ class SqliteEngine(HistoryVerbs):
         finally:
             if isinstance(script, Together):  # a moving average, as that of the writer
                 self._glance_s += 0.2 * (self._clock.monotonic() - began - self._glance_s)
+
+    async def ask(self, script: Callable[[], Script[T]], seconds: float) -> T:
+        """Run a script that only reads, on a connection of its own; in memory, where there is one, it waits its turn.
+
+        Raises:
+            QuestionTooSlow: it was not finished after so many seconds.
+        """
+        if self._path == ":memory:":
+            return await self.look(script)
+        self._opened(self._reader)
+        try:
+            return await self._questions.ask(lambda c: run_sqlite(c, script(), self._clock.time()), seconds)
+        except sqlite3.Error as error:
+            raise errors.translated(error, self._path) from error
 
     # --- running
 
