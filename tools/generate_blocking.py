@@ -169,6 +169,7 @@ from redrive.recovery.records import (
     DryRun,
     FailedDetail,
     FailedMessage,
+    Found,
     GroupInfo,
     LaneInfo,
     Note,
@@ -181,6 +182,7 @@ from redrive.recovery.settings import RecoverOptions, RecoveryRequest, Requested
 from redrive.recovery.states import Outcome, Status
 from redrive.recovery.suggestions import KindValue
 from redrive.recovery.transform import Transform
+from redrive.recovery.transformer import TransformSettings
 '''
 
 RECOVERY = '''

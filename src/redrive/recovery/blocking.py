@@ -21,6 +21,7 @@ from redrive.recovery.records import (
     DryRun,
     FailedDetail,
     FailedMessage,
+    Found,
     GroupInfo,
     LaneInfo,
     Note,
@@ -33,6 +34,7 @@ from redrive.recovery.settings import RecoverOptions, RecoveryRequest, Requested
 from redrive.recovery.states import Outcome, Status
 from redrive.recovery.suggestions import KindValue
 from redrive.recovery.transform import Transform
+from redrive.recovery.transformer import TransformSettings
 
 
 class BlockingRecovery:
@@ -78,6 +80,11 @@ class BlockingRecovery:
 
         self._portal.run(stop())
 
+    @property
+    def transforms(self) -> TransformSettings:
+        """How messages are changed, in previews and on their way."""
+        return self._inner.transforms
+
     def failed(
         self, chosen: Chosen = "", *, after: Place | int = 0, limit: int = 100, order: Order | str = Order.OLDEST
     ) -> list[FailedMessage]:
@@ -93,13 +100,42 @@ class BlockingRecovery:
         """
         return self._portal.run(self._inner.failed(chosen, after=after, limit=limit, order=order))
 
+    def search(
+        self,
+        chosen: Chosen,
+        *,
+        after: Place | int = 0,
+        limit: int = 100,
+        order: Order | str = Order.OLDEST,
+        within: duration.Duration = 5.0,
+    ) -> Found:
+        """Return failed messages that contain a text: as many as are found in some time, and how far that is.
+
+        Args:
+            chosen: which; its text is what is searched for.
+            after: the ``place`` of the page before.
+            limit: how many at most.
+            order: as for ``failed``.
+            within: how long it may take, about; then the answer is what was found so far.
+        """
+        return self._portal.run(self._inner.search(chosen, after=after, limit=limit, order=order, within=within))
+
+    def pages(self, chosen: Chosen = "") -> Iterator[Sequence[FailedMessage]]:
+        """Return all failed messages, page by page, in the order in which they were first seen."""
+        return self._portal.iterate(self._inner.pages(chosen))
+
     def export(self, chosen: Chosen = "") -> Iterator[FailedDetail]:
         """Return everything about failed messages, one by one."""
         return self._portal.iterate(self._inner.export(chosen))
 
-    def count(self, chosen: Chosen = "") -> int:
-        """Count failed messages."""
-        return self._portal.run(self._inner.count(chosen))
+    def count(self, chosen: Chosen = "", *, most: int | None = None) -> int:
+        """Count failed messages.
+
+        Args:
+            chosen: which.
+            most: stop at one more than that, unless they are counted already: by status, queue, type, exception, group.
+        """
+        return self._portal.run(self._inner.count(chosen, most=most))
 
     def count_by_status(self, chosen: Chosen = "status:any") -> dict[Status, int]:
         """Count failed messages of each status, or of those statuses that the filter names."""

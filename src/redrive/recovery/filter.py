@@ -285,6 +285,11 @@ class Filter:
         is_own = not any(group.startswith(ADDED) for group in self.groups)
         return is_own and self == Filter(**counted)
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether it takes long to find or to count what matches: neither an index nor the counts know it."""
+        return self.text is not None or not (self.is_about_kinds or self.ids or self.message_ids)
+
     def matches(self, facts: FailureFacts) -> bool:
         """Whether a failed message matches. Tests compare the SQL of the engines with this."""
         self.check_settled()

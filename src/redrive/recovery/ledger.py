@@ -23,6 +23,7 @@ from redrive.recovery.records import (
     DryRun,
     FailedDetail,
     FailedMessage,
+    Found,
     GroupInfo,
     LaneInfo,
     Lease,
@@ -68,6 +69,12 @@ class FailureStore(Protocol):
         """Return failed messages in an order, from the one after a place in it on."""
         ...
 
+    async def search(
+        self, chosen: Filter, *, after: Place = START, limit: int = 100, order: Order = Order.OLDEST, part: int = 1_000
+    ) -> Found:
+        """Look through so many of the messages that match the other terms for those that contain the text."""
+        ...
+
     async def sources(self) -> list[str]:
         """Return the queues that failures were found in."""
         ...
@@ -87,8 +94,8 @@ class FailureStore(Protocol):
 class CountStore(Protocol):
     """How many failed messages there are, counted whenever one changes."""
 
-    async def count(self, chosen: Filter) -> int:
-        """Count failed messages."""
+    async def count(self, chosen: Filter, *, most: int | None = None) -> int:
+        """Count failed messages; stop at one more than the most, unless they are counted already."""
         ...
 
     async def count_by_status(self, chosen: Filter) -> dict[Status, int]:

@@ -16,19 +16,21 @@ from redrive.recovery.chosen import Chosen
 from redrive.recovery.filter import Filter
 from redrive.recovery.filter_values import NO_MESSAGE
 from redrive.recovery.ledger import Ledger
-from redrive.recovery.list_order import Order, Place
+from redrive.recovery.list_order import START, Order, Place
 from redrive.recovery.operation import Kind, Operation, Plan
 from redrive.recovery.records import (
     AuditEntry,
     DryRun,
     FailedDetail,
     FailedMessage,
+    Found,
     GroupInfo,
     LaneInfo,
     Note,
     Part,
     ServiceInfo,
 )
+from redrive.recovery.search import Search
 from redrive.recovery.settings import RecoverOptions, RecoverySettings, check_known
 from redrive.recovery.states import Outcome, Status
 from redrive.recovery.suggestions import KINDS, KindValue
@@ -36,6 +38,9 @@ from redrive.recovery.transform import Transform, diff
 from redrive.recovery.transformer import Transformer, TransformSettings
 
 PAGE = 200
+_AT_A_TIME_S = 5.0
+"""How long a page of a search may take before it is returned as it is."""
+
 _LOOK_RARELY = 10
 """Following an operation counts its messages again and again; this may take a tenth of the time at most."""
 
@@ -83,6 +88,11 @@ class Reader:
         self._queues_by_route = queues_by_route
         self._transforms = transforms or TransformSettings()
 
+    @property
+    def transforms(self) -> TransformSettings:
+        """How messages are changed, in previews and on their way."""
+        return self._transforms
+
     # --- failed messages
 
     async def failed(
@@ -101,19 +111,58 @@ class Reader:
         wanted, by = await self.settled(chosen), Order.of(order)
         return await self._ledger.find(wanted, after=Place.of(after, by), limit=limit, order=by)
 
+    async def search(
+        self,
+        chosen: Chosen,
+        *,
+        after: Place | int = 0,
+        limit: int = 100,
+        order: Order | str = Order.OLDEST,
+        within: duration.Duration = 5.0,
+    ) -> Found:
+        """Return failed messages that contain a text: as many as are found in some time, and how far that is.
+
+        Args:
+            chosen: which; its text is what is searched for.
+            after: the ``place`` of the page before.
+            limit: how many at most.
+            order: as for ``failed``.
+            within: how long it may take, about; then the answer is what was found so far.
+        """
+        by, seconds = Order.of(order), duration.seconds("within", within)
+        search = Search(self._ledger, self._broker.clock, await self.settled(chosen), by)
+        return await search.page(Place.of(after, by), limit, seconds)
+
+    async def pages(self, chosen: Chosen = "") -> AsyncIterator[Sequence[FailedMessage]]:
+        """Return all failed messages, page by page, in the order in which they were first seen."""
+        wanted = await self.settled(chosen)  # ages count from now, not from each page
+        search, place, is_over = Search(self._ledger, self._broker.clock, wanted), START, False
+        while not is_over:
+            if wanted.text is not None:
+                found = await search.page(place, PAGE, _AT_A_TIME_S)
+                page, place, is_over = found.messages, found.place, found.is_over
+            else:
+                page = await self._ledger.find(wanted, after=place, limit=PAGE)
+                place, is_over = page[-1].place if page else place, len(page) < PAGE
+            if page:
+                yield page
+
     async def export(self, chosen: Chosen = "") -> AsyncIterator[FailedDetail]:
         """Return everything about failed messages, one by one."""
-        after, wanted = 0, await self.settled(chosen)  # ages count from now, not from each page
-        while page := await self.failed(wanted, after=after, limit=PAGE):
+        async for page in self.pages(chosen):
             for each in page:
                 detail = await self._ledger.show(each.id)
                 if detail is not None:
                     yield detail
-            after = page[-1].number
 
-    async def count(self, chosen: Chosen = "") -> int:
-        """Count failed messages."""
-        return await self._ledger.count(await self.settled(chosen))
+    async def count(self, chosen: Chosen = "", *, most: int | None = None) -> int:
+        """Count failed messages.
+
+        Args:
+            chosen: which.
+            most: stop at one more than that, unless they are counted already: by status, queue, type, exception, group.
+        """
+        return await self._ledger.count(await self.settled(chosen), most=most)
 
     async def count_by_status(self, chosen: Chosen = "status:any") -> dict[Status, int]:
         """Count failed messages of each status, or of those statuses that the filter names."""

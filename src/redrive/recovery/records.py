@@ -144,6 +144,21 @@ class FailedDetail:
     notes: Sequence[Note] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search has found so far.
+
+    Attributes:
+        messages: the messages.
+        place: the last message that was looked at: the next page begins after it.
+        is_over: whether all were looked at.
+    """
+
+    messages: Sequence[FailedMessage]
+    place: Place
+    is_over: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupInfo:
     """Failures that belong together.

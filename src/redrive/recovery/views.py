@@ -115,9 +115,9 @@ def previews_view(previews: "Iterable[Preview]") -> View:
 # --- what came of a request
 
 
-def count_view(count: int) -> View:
-    """Return how many failed messages match."""
-    return {"count": count}
+def count_view(count: int, most: int | None = None) -> View:
+    """Return how many failed messages match; if it was counted up to a limit and there are more, it says so."""
+    return {"count": count} if most is None or count <= most else {"count": most, "more": True}
 
 
 def count_by_status_view(counts: Mapping[Status, int]) -> View:

@@ -13,6 +13,7 @@ from redrive.recovery import (
     FailedDetail,
     FailedMessage,
     Filter,
+    Found,
     GroupInfo,
     LaneInfo,
     Note,
@@ -77,9 +78,17 @@ class RemoteLedger:
         )
         return records(FailedMessage, found)
 
-    async def count(self, chosen: Filter) -> int:
+    async def search(
+        self, chosen: Filter, *, after: Place = _START, limit: int = 100, order: Order = Order.OLDEST, part: int = 0
+    ) -> Found:
+        """Return failed messages that contain a text; the server looks through all of them, page by page."""
+        found = await self.find(chosen, after=after, limit=limit, order=order)
+        return Found(found, found[-1].place if found else after, is_over=len(found) < limit)
+
+    async def count(self, chosen: Filter, *, most: int | None = None) -> int:
         """Count failed messages."""
-        found: int = (await self._server.get("/failures/count", q=filter_text(chosen)))["count"]
+        exact = True if most is None else None
+        found: int = (await self._server.get("/failures/count", q=filter_text(chosen), exact=exact))["count"]
         return found
 
     async def count_by_status(self, chosen: Filter) -> dict[Status, int]:

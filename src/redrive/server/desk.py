@@ -20,9 +20,17 @@ from redrive.journey import Journeys
 from redrive.notifications import Notifications
 from redrive.pipeline import Pipelines
 from redrive.printable import one_line
-from redrive.recovery import AuditEntry, Recovery
+from redrive.recovery import AuditEntry, Filter, Reader, Recovery
 from redrive.routes import Routes
-from redrive.wiring import open_access, open_history, open_journeys, open_notifications, open_pipelines, open_routes
+from redrive.wiring import (
+    open_access,
+    open_history,
+    open_journeys,
+    open_notifications,
+    open_pipelines,
+    open_routes,
+    open_slow_reader,
+)
 
 T = TypeVar("T")
 
@@ -40,9 +48,11 @@ class Desk:
         pipelines: all pipelines.
         history: what happened, minute by minute.
         journeys: finds out what happened to a message.
+        slow: answers slow questions about failures, beside everything else and for a limited time.
         attention: says what needs a person; it looks at the other facades.
         access: tokens, users and sessions.
         notifications: webhooks, which are called when something needs a person.
+        question_limit: how many seconds a slow question may take.
         redaction: hides what is not to be shown of messages, by the rules of the server's file.
     """
 
@@ -52,10 +62,16 @@ class Desk:
     pipelines: Pipelines
     history: History
     journeys: Journeys
+    slow: Reader
     attention: Attention
     access: Access
     notifications: Notifications
+    question_limit: float = 5.0
     redaction: Redaction = field(default_factory=lambda: Redaction(RedactionRules()))
+
+    def reader(self, chosen: Filter) -> Reader:
+        """Return what answers a question about failures: what takes long is not asked where pages are read."""
+        return self.slow if chosen.is_slow else self.recovery
 
     async def look(
         self,
@@ -176,7 +192,12 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(
-    broker: Broker, recovery: Recovery, redaction: Redaction | None = None, networks: Sequence[str] = ()
+    broker: Broker,
+    recovery: Recovery,
+    redaction: Redaction | None = None,
+    networks: Sequence[str] = (),
+    *,
+    question_limit: float = 5.0,
 ) -> AsyncGenerator[Desk]:
     """Open the facades of a broker for as long as a server runs.
 
@@ -185,6 +206,7 @@ async def open_desk(
         recovery: the failures; it is opened.
         redaction: hides what is not to be shown of messages; None: nothing is.
         networks: private networks that webhooks may be in.
+        question_limit: how many seconds a slow question may take.
     """
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(recovery)
@@ -199,8 +221,10 @@ async def open_desk(
             pipelines=pipelines,
             history=history,
             journeys=await stack.enter_async_context(open_journeys(broker)),
+            slow=open_slow_reader(broker, limit=question_limit, transforms=recovery.transforms),
             attention=attention,
             access=open_access(broker),
             notifications=open_notifications(broker, attention, networks),
+            question_limit=question_limit,
             redaction=redaction or Redaction(RedactionRules()),
         )

@@ -170,8 +170,9 @@ class ServerProcess:
             settings=ServiceSettings(transforms=TransformSettings(allow=settings.allow)),
             on_event=self._on_event,
         )
+        hidden, limit = Redaction(settings.hide), settings.question_limit
         return await stack.enter_async_context(
-            open_desk(broker, recovery, Redaction(settings.hide), settings.private_networks)
+            open_desk(broker, recovery, hidden, settings.private_networks, question_limit=limit)
         )
 
     # --- the parts

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from redrive import number, toml_lines
+from redrive import duration, number, toml_lines
 from redrive.access import RedactionRules, rights_of
 from redrive.access.oidc import OidcSettings, oidc_of
 from redrive.access.redaction_file import rules_of
@@ -48,6 +48,7 @@ class ServerSettings:
             comes over HTTP or is found in the database can name no other.
         folders: the folders whose files stored routes may read and write, and those that are written over HTTP. Without
             any, such a route does not run here.
+        question_limit: how many seconds a slow question may take: text search, counts by time, exports page by page.
         require_sign_in: whether every request must say who it is from; a server that other machines can reach must.
             Otherwise every request from this machine is from an admin, with the name of the user who runs it.
         public_url: where browsers reach it: ``https://redrive.example.com``. With https, cookies need it.
@@ -77,6 +78,7 @@ class ServerSettings:
     max_body_bytes: int = 4_194_304
     allow: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    question_limit: float = 5.0
     require_sign_in: bool = False
     public_url: str = ""
     trusted_proxies: tuple[str, ...] = ()
@@ -102,6 +104,7 @@ class ServerSettings:
             if not isinstance(value := getattr(self, name), str) or not value:
                 raise InvalidSetting(name, value, "must be a text")
         number.whole("max_body_bytes", self.max_body_bytes, 1_024)
+        object.__setattr__(self, "question_limit", duration.seconds("question_limit", self.question_limit))
         for name in (
             "hosts",
             "allow",

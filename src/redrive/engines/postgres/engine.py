@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from redrive.broker.port import (
@@ -118,9 +119,16 @@ class PostgresEngine(HistoryVerbs):
         if pool_size < 2:
             raise InvalidSetting("pool_size", pool_size, "must be 2 or more: groups of calls have one to themselves")
         quoted = '"' + schema.replace('"', '""') + '"'
-        limits = {"acquire_timeout": acquire_timeout, "statement_cache_size": statement_cache_size}
-        self._database = Connections(url, quoted, pool_size=pool_size, clock=clock, **limits)
-        self._questions = SlowReaders(Connections(url, quoted, pool_size=SIZE, clock=clock, **limits), clock)
+        connections = partial(
+            Connections,
+            url,
+            quoted,
+            acquire_timeout=acquire_timeout,
+            statement_cache_size=statement_cache_size,
+            clock=clock,
+        )
+        self._database = connections(pool_size=pool_size)
+        self._questions = SlowReaders(connections(pool_size=SIZE), clock)
         self._clock = clock
         self._queues = Queues(quoted)
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)

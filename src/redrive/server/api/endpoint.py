@@ -24,6 +24,8 @@ from starlette.convertors import Convertor, register_url_convertor
 
 from redrive.access import ACTIONS, Principal, Redaction, RedactionRules
 from redrive.broker.views import View
+from redrive.http.listener import Receive
+from redrive.server.api.leaving import unless_left
 from redrive.server.api.models import Problem
 from redrive.server.recent import ACTION, UNCOVER_HEADER
 
@@ -66,9 +68,10 @@ class _Caller:
             endpoint returns, such as a download, by the endpoint.
     """
 
-    def __init__(self, principal: Principal, desk: "Desk", action: str, redaction: Redaction) -> None:
+    def __init__(self, principal: Principal, desk: "Desk", action: str, redaction: Redaction, receive: Receive) -> None:
         self.principal = principal
         self.desk = desk
+        self._receive = receive
         self.action = action
         self.has_asked = False
         self.redaction = redaction
@@ -94,6 +97,12 @@ class _Caller:
         self.has_asked = True
         return await self.desk.look(self.principal, self.action, call, queues=queues, narrowed=narrowed)
 
+    async def look_long(
+        self, call: Callable[[], Awaitable[T]], *, queues: Sequence[str] | None = None, narrowed: bool = False
+    ) -> T:
+        """Answer a question that may take long; if the client goes away, it is cancelled."""
+        return await self.look(lambda: unless_left(self._receive, call), queues=queues, narrowed=narrowed)
+
     async def change(
         self,
         subject: str,
@@ -116,7 +125,7 @@ async def _called(request: Request) -> _Caller:
     action: str = request.scope["route"].openapi_extra[_EXTRA]
     request.scope[ACTION] = action
     desk: Desk = request.app.state.desk
-    caller = _Caller(principal, desk, action, await desk.hides())
+    caller = _Caller(principal, desk, action, await desk.hides(), request.receive)
     if UNCOVER_HEADER in request.headers:
         await caller.uncover(f"{request.method} {request.url.path}")
     return caller

@@ -9,26 +9,23 @@ from io import StringIO
 from typing import Final
 
 from redrive.access import Redaction
-from redrive.recovery import FailedMessage, Filter, Recovery, views
+from redrive.recovery import FailedMessage, Filter, Reader, views
 
 NDJSON: Final = "application/x-ndjson"
 CSV: Final = "text/csv"
-_PAGE: Final = 200
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-async def ndjson_lines(recovery: Recovery, chosen: Filter, redaction: Redaction) -> AsyncIterator[str]:
+async def ndjson_lines(reader: Reader, chosen: Filter, redaction: Redaction) -> AsyncIterator[str]:
     """Return a line for each failed message, with everything about it but what is hidden."""
-    async for each in recovery.export(chosen):
+    async for each in reader.export(chosen):
         yield json.dumps(await redaction.shown(views.detail_view(each)), ensure_ascii=False) + "\n"
 
 
-async def csv_lines(recovery: Recovery, chosen: Filter, redaction: Redaction) -> AsyncIterator[str]:
+async def csv_lines(reader: Reader, chosen: Filter, redaction: Redaction) -> AsyncIterator[str]:
     """Return the head of a table, and a line for each failed message."""
     yield csv_line([each.name for each in fields(FailedMessage)])
-    after = 0
-    while page := await recovery.failed(chosen, after=after, limit=_PAGE):
-        after = page[-1].number
+    async for page in reader.pages(chosen):
         shown = await redaction.shown(views.records_view(page))
         yield "".join(csv_line(list(each.values())) for each in shown)
 
@@ -46,7 +43,7 @@ def _cell(value: object) -> object:
     return "" if value is None else value
 
 
-EXPORTS: Final[Mapping[str, tuple[str, Callable[[Recovery, Filter, Redaction], AsyncIterator[str]]]]] = {
+EXPORTS: Final[Mapping[str, tuple[str, Callable[[Reader, Filter, Redaction], AsyncIterator[str]]]]] = {
     "ndjson": (NDJSON, ndjson_lines),
     "csv": (f"{CSV}; charset=utf-8", csv_lines),
 }

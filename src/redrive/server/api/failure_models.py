@@ -73,6 +73,7 @@ class CountModel(ViewModel):
     """How many failed messages match."""
 
     count: int = Field(examples=[412])
+    more: bool = Field(default=False, description="There are more than that; it is left out if there are not.")
 
 
 class AttemptModel(ViewModel):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """``/failures``: find failed messages, see why they failed, download, export and edit them."""
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
 
 from fastapi import Query, Response
 from fastapi.responses import StreamingResponse
@@ -20,7 +21,7 @@ from redrive.server.api.failure_models import (
     OperationModel,
 )
 from redrive.server.api.models import stated
-from redrive.server.api.pages import PAGED, Page
+from redrive.server.api.pages import SEARCHED, Page
 from redrive.server.api.requests import Key
 from redrive.server.api.within import failure_within, filter_within
 
@@ -38,10 +39,12 @@ Listed = Annotated[
     Query(description="As they were first seen, the newest first, or the newest failure first."),
 ]
 
+_MOST_COUNTED: Final = 10_000
+
 api = Endpoints("failures")
 
 
-@api.get("/failures", "failures.read", list[FailedModel], responses=PAGED)
+@api.get("/failures", "failures.read", list[FailedModel], responses=SEARCHED)
 async def list_failures(
     caller: Caller,
     page: Page,
@@ -49,25 +52,45 @@ async def list_failures(
     after: AfterPlace = "0",
     order: Listed = "oldest",
 ) -> list[View]:
-    """List failed messages: as they were first seen, the newest first, or the newest failure first."""
+    """List failed messages: as they were first seen, the newest first, or the newest failure first.
 
-    async def find() -> list[FailedMessage]:
+    A search for text returns what it has found after some seconds. ``Redrive-Looked-Until`` says how far it got, and
+    the next page goes on there.
+    """
+
+    async def find() -> Sequence[FailedMessage]:
         chosen, by = await filter_within(caller.desk, caller.principal, q), Order.of(order)
-        last = Place.of(page.after(after), by)
-        return await caller.desk.recovery.failed(chosen, after=last, limit=page.limit, order=by)
+        last, desk = Place.of(page.after(after), by), caller.desk
+        if chosen.text is None:
+            found = await desk.reader(chosen).failed(chosen, after=last, limit=page.limit, order=by)
+            return page.of(found, str(found[-1].place) if found else None)
+        searched = await desk.slow.search(chosen, after=last, limit=page.limit, order=by, within=desk.question_limit)
+        if not searched.is_over:
+            page.goes_on(str(searched.place), looked_until=len(searched.messages) < page.limit)
+        return searched.messages
 
-    found = await caller.look(find, narrowed=True)
-    return views.records_view(page.of(found, str(found[-1].place) if found else None))
+    return views.records_view(await caller.look_long(find, narrowed=True))
 
 
-@api.get("/failures/count", "failures.read", CountModel)
-async def count_failures(caller: Caller, q: Filtered = "") -> View:
-    """Count failed messages."""
+@api.get("/failures/count", "failures.read", CountModel, response_model_exclude_unset=True)
+async def count_failures(
+    caller: Caller,
+    q: Filtered = "",
+    *,
+    exact: Annotated[bool, Query(description="Count all, however many; otherwise up to 10,000 are.")] = False,
+) -> View:
+    """Count failed messages.
 
-    async def count() -> int:
-        return await caller.desk.recovery.count(await filter_within(caller.desk, caller.principal, q))
+    By status, queue, type, exception and group all are counted, at once. By anything else they have to be read: then it
+    stops after 10,000, and says that there are more, unless ``exact`` asks for all of them.
+    """
 
-    return views.count_view(await caller.look(count, narrowed=True))
+    async def count() -> View:
+        chosen = await filter_within(caller.desk, caller.principal, q)
+        most = _MOST_COUNTED if chosen.is_slow and not exact else None
+        return views.count_view(await caller.desk.reader(chosen).count(chosen, most=most), most)
+
+    return await caller.look_long(count, narrowed=True)
 
 
 @api.get("/failures/statuses", "failures.read", dict[str, int])
@@ -75,9 +98,10 @@ async def count_failures_by_status(caller: Caller, q: Filtered = "status:any") -
     """Count failed messages of each status, or of those statuses that the filter names."""
 
     async def count() -> dict[Status, int]:
-        return await caller.desk.recovery.count_by_status(await filter_within(caller.desk, caller.principal, q))
+        chosen = await filter_within(caller.desk, caller.principal, q)
+        return await caller.desk.reader(chosen).count_by_status(chosen)
 
-    return views.count_by_status_view(await caller.look(count, narrowed=True))
+    return views.count_by_status_view(await caller.look_long(count, narrowed=True))
 
 
 @api.get(
@@ -100,7 +124,7 @@ async def export_failures(
     chosen = await caller.look(lambda: filter_within(caller.desk, caller.principal, q), narrowed=True)
     media_type, lines = EXPORTS[format]
     named = {"content-disposition": f'attachment; filename="failures.{format}"'}
-    shown = lines(caller.desk.recovery, chosen, caller.redaction)
+    shown = lines(caller.desk.slow, chosen, caller.redaction)
     return StreamingResponse(shown, media_type=media_type, headers=named)
 
 

@@ -44,9 +44,11 @@ async def list_groups(
         chosen = await filter_within(caller.desk, caller.principal, q)
         last = page.after(after) or None
         is_by_size = order == "largest" and last is None
-        return await caller.desk.recovery.groups(chosen, by=by, after=last, limit=page.limit, largest_first=is_by_size)
+        return await caller.desk.reader(chosen).groups(
+            chosen, by=by, after=last, limit=page.limit, largest_first=is_by_size
+        )
 
-    found = await caller.look(find, narrowed=True)
+    found = await caller.look_long(find, narrowed=True)
     return views.records_view(page.of(found, found[-1].id if found and order == "id" else None))
 
 

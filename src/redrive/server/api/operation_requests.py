@@ -38,7 +38,7 @@ async def request(caller: Caller, asked: OperationAsked, key: str | None) -> Ope
 async def dry_run(caller: Caller, asked: OperationAsked) -> View:
     """Say what an operation would find."""
     chosen, how, kind = await _chosen(caller, asked), _settings(asked), Kind(asked.kind)
-    recovery = caller.desk.recovery
+    recovery = caller.desk.slow
     if kind is not Kind.RECOVER:
         _only_limit(how)
     found = await recovery.dry_run(chosen, kind, **how)
@@ -56,7 +56,7 @@ async def dry_run(caller: Caller, asked: OperationAsked) -> View:
 async def preview(caller: Caller, asked: PreviewAsked) -> list[Preview]:
     """Say what a transform would change."""
     transform = _transform(asked.transform)
-    return await caller.desk.recovery.preview(await _chosen(caller, asked), transform, sample=asked.sample)
+    return await caller.desk.slow.preview(await _chosen(caller, asked), transform, sample=asked.sample)
 
 
 async def _chosen(caller: Caller, asked: ChosenModel) -> Filter | list[str]:

@@ -42,13 +42,13 @@ api = Endpoints("operations")
 async def make_dry_run(caller: Caller, asked: OperationAsked) -> View:
     """Say what an operation would find and where it would send it, and do nothing."""
     queues = None if asked.redirect is None else [asked.redirect]
-    return await caller.look(lambda: dry_run(caller, asked), queues=queues, narrowed=True)
+    return await caller.look_long(lambda: dry_run(caller, asked), queues=queues, narrowed=True)
 
 
 @api.post("/previews", "failures.preview", PreviewsModel)
 async def make_preview(caller: Caller, asked: PreviewAsked) -> View:
     """Say what a transform would change about the first messages, and do nothing."""
-    return views.previews_view(await caller.look(lambda: preview(caller, asked), narrowed=True))
+    return views.previews_view(await caller.look_long(lambda: preview(caller, asked), narrowed=True))
 
 
 # --- requesting

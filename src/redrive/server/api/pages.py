@@ -41,6 +41,24 @@ PAGED: Final[dict[int | str, Any]] = {
 """What the document says about a list with pages."""
 
 
+LOOKED_UNTIL: Final = "redrive-looked-until"
+"""The header of a search that was ended: how far it got."""
+
+SEARCHED: Final[dict[int | str, Any]] = {
+    200: {
+        "headers": {
+            **PAGED[200]["headers"],
+            "Redrive-Looked-Until": {
+                "description": "A search for text ended here; what comes after this place was not looked at yet.",
+                "schema": {"type": "string"},
+                "example": "2026-11-01T10:00:00Z/17",
+            },
+        }
+    }
+}
+"""What the document says about a list that may be the result of a search."""
+
+
 class _Page:
     """One page of a list.
 
@@ -77,8 +95,15 @@ class _Page:
             self.goes_on(position)
         return found
 
-    def goes_on(self, position: Position) -> None:
-        """Say that there may be more after a position."""
+    def goes_on(self, position: Position, *, looked_until: bool = False) -> None:
+        """Say that there may be more after a position.
+
+        Args:
+            position: the position.
+            looked_until: whether that is so because a search was ended.
+        """
+        if looked_until:
+            self._response.headers[LOOKED_UNTIL] = str(position)
         query = [*self._asked, ("limit", str(self.limit)), ("cursor", write_cursor(self._question, position))]
         path = self._request.url.path
         self._response.headers["link"] = f'<{path}?{urlencode(query, errors="surrogatepass")}>; rel="next"'

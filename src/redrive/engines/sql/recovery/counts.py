@@ -12,9 +12,13 @@ from redrive.recovery.port import CountDifference, Filter, GroupInfo, Status
 _KIND = ", ".join(KIND)
 
 
-def count(chosen: Filter) -> Script[int]:
-    """Count failed messages."""
+def count(chosen: Filter, *, most: int | None = None) -> Script[int]:
+    """Count failed messages, and no more than one beyond the most."""
     found = yield from condition(chosen)
+    if most is not None and not chosen.is_about_kinds:
+        first = f"SELECT 1 FROM @.failures f WHERE {found.text} LIMIT ?"
+        some: int = yield from scalar(Sql(f"SELECT count(*) FROM ({first}) AS first", [*found.values, most + 1]))
+        return some
     number: int = yield from scalar(Sql(f"SELECT {count_of(chosen, found)}", found.values))
     return number
 

@@ -9,7 +9,7 @@ from redrive.engines import stored
 from redrive.engines.sql.recovery import attempt_details, traces
 from redrive.engines.sql.recovery.audit import notes
 from redrive.engines.sql.recovery.failure_records import next_change
-from redrive.engines.sql.recovery.filter_sql import condition
+from redrive.engines.sql.recovery.filter_sql import Condition, condition
 from redrive.engines.sql.recovery.state_sql import among
 from redrive.engines.sql.script import Row, Script, Sql, scalars, values_of
 from redrive.recovery.port import (
@@ -57,20 +57,21 @@ _FIELDS = {
 """The fields of a ``FailedMessage``, and where each of them is stored."""
 
 _COLUMNS = ", ".join(f'{place} AS "{name}"' for name, place in _FIELDS.items())
-_SUMMARY = f"SELECT {_COLUMNS} FROM @.failures f JOIN @.failure_contents c ON c.number = f.number"
+SUMMARY = f"SELECT {_COLUMNS} FROM @.failures f JOIN @.failure_contents c ON c.number = f.number"
+"""Reads failed messages as lists show them."""
 
 
-class _Ordered(NamedTuple):
+class Ordered(NamedTuple):
     """An order in SQL: by what, and what comes after a place."""
 
     by: str
     after: str
 
 
-_ORDERS = {
-    Order.OLDEST: _Ordered("f.number", "f.number > ?"),
-    Order.NEWEST: _Ordered("f.number DESC", "f.number < ?"),
-    Order.LAST_FAILED: _Ordered("f.failed_at DESC, f.number DESC", "(f.failed_at, f.number) < (?, ?)"),
+ORDERS = {
+    Order.OLDEST: Ordered("f.number", "f.number > ?"),
+    Order.NEWEST: Ordered("f.number DESC", "f.number < ?"),
+    Order.LAST_FAILED: Ordered("f.failed_at DESC, f.number DESC", "(f.failed_at, f.number) < (?, ?)"),
 }
 
 
@@ -78,16 +79,21 @@ def find(
     chosen: Filter, *, after: Place = START, limit: int = 100, order: Order = Order.OLDEST
 ) -> Script[list[FailedMessage]]:
     """Return failed messages in an order."""
-    found = yield from condition(chosen)
-    ordered = _ORDERS[order]
-    if after.number:
-        compared = [after.failed_at.timestamp()] if order is Order.LAST_FAILED and after.failed_at else []
-        found = found.also(ordered.after, *compared, after.number)
-    rows = yield Sql(f"{_SUMMARY} WHERE {found.text} ORDER BY {ordered.by} LIMIT ?", [*found.values, limit])
-    return [_summary_of(row) for row in rows]
+    found = beyond((yield from condition(chosen)), after, order)
+    rows = yield Sql(f"{SUMMARY} WHERE {found.text} ORDER BY {ORDERS[order].by} LIMIT ?", [*found.values, limit])
+    return [summary_of(row) for row in rows]
 
 
-def _summary_of(row: Row) -> FailedMessage:
+def beyond(found: Condition, after: Place, order: Order) -> Condition:
+    """Return a condition for what comes after a place of a list."""
+    if not after.number:
+        return found
+    compared = [after.failed_at.timestamp()] if order is Order.LAST_FAILED and after.failed_at else []
+    return found.also(ORDERS[order].after, *compared, after.number)
+
+
+def summary_of(row: Row) -> FailedMessage:
+    """Return a failed message from a row."""
     first_failed_at, failed_at = utc(row["first_failed_at"]), utc(row["failed_at"])
     status = Status(row["status"])
     return FailedMessage(**values_of(row, status=status, first_failed_at=first_failed_at, failed_at=failed_at))
@@ -100,10 +106,10 @@ def sources_seen() -> Script[list[str]]:
 
 def show(id: str) -> Script[FailedDetail | None]:  # noqa: A002 - it is called that everywhere
     """Return everything about the failed message whose id begins with this; None if there is none, or several."""
-    rows = yield Sql(f"{_SUMMARY} WHERE c.id >= ? AND c.id < ? LIMIT 2", [id, id + _AFTER_HEX])
+    rows = yield Sql(f"{SUMMARY} WHERE c.id >= ? AND c.id < ? LIMIT 2", [id, id + _AFTER_HEX])
     if len(rows) != 1:
         return None
-    summary = _summary_of(rows[0])
+    summary = summary_of(rows[0])
     ((properties, body, operation, details, trace),) = yield Sql(
         "SELECT c.properties, c.body, f.attempt_operation, c.details, t.text FROM @.failure_contents c"
         f" JOIN @.failures f ON f.number = c.number {traces.OF_LAST} WHERE c.number = ?",

@@ -15,6 +15,7 @@ from redrive.engines.sql.recovery import (
     kinds,
     leases,
     operation_work,
+    search,
     set_asides,
 )
 from redrive.engines.sql.recovery import operations as operations_sql
@@ -58,6 +59,7 @@ class SqlLedger(SqlStore):
     _recording = joins(failure_records.recording, together=True)
     confirm = writes(failure_records.confirm)
     find = reads(failures.find)
+    search = reads(search.search)
     sources = reads(failures.sources_seen)
     show = reads(failures.show)
     sweep = writes(failures.sweep)
