@@ -95,7 +95,7 @@ _ALL: Final = (
     Action("audit.read", Role.VIEWER, Reach.WHOLE),
     Action("failures.read", Role.VIEWER),
     Action("groups.read", Role.VIEWER),
-    Action("journeys.read", Role.VIEWER),
+    Action("journeys.read", Role.VIEWER, Reach.WHOLE),
     Action("messages.read", Role.VIEWER),
     Action("notes.read", Role.VIEWER),
     Action("operations.read", Role.VIEWER),
