@@ -68,6 +68,35 @@ def test_a_command_watches_an_operation_that_the_server_works_on(there, both, fa
     working.get_loop().call_soon_threadsafe(opened.recovery.stop)
 
 
+def test_what_happened_and_what_needs_a_person_is_the_same_through_a_server(there, both, fail, desk):
+    opened, run = desk
+    first, *_ = fail()
+    run(opened.history.flush())
+    assert [each["name"] for each in both("history", "sent")] == ["error", "orders"]
+    assert sum(filter(None, both("history", "sent", "--name", "orders", "--span", "1h")[0]["values"])) == 3
+    assert both("workers")["unread"] == []
+    assert both("attention")["attention"][0]["rule"] == "new-group"
+    assert both("attention", "--figures")["figures"]["unresolved"] == 3
+    found = json.loads(there("trace", first.message_id, "--json").stdout)
+    assert [each["kind"] for each in found["nodes"]] == ["message", "failure"]
+    assert "orders" in there("trace", first.message_id).stdout
+    assert there("history").exit_code == there("workers").exit_code == there("attention").exit_code == 0
+    unknown = there("trace", "none")
+    assert (unknown.exit_code, "none" in unknown.stderr) == (3, True)
+    refused = there("attention", "--store", "sqlite:///other.db")
+    assert refused.exit_code == 2
+
+
+def test_an_operation_is_found_by_its_key_however_old_it_is(there, fail, desk):
+    opened, run = desk
+    fail()
+    assert there("recover", "queue:orders", "--yes", "--detach", "--key", "first", "--json").exit_code == 0
+    for _ in range(101):  # more than a page
+        run(opened.recovery.archive("queue:none"))
+    again = there("recover", "queue:orders", "--yes", "--detach", "--key", "first", "--json")
+    assert json.loads(again.stdout)["number"] == 1
+
+
 def test_queues_are_declared_changed_and_deleted_through_a_server(there, both):
     assert there("queues", "declare", "orders", "--max-delivery-count", 3).exit_code == 0
     assert there("queues", "update", "orders", "--lock-duration", "2m").exit_code == 0

@@ -4,12 +4,16 @@
 from redrive.remote.access import RemoteAccess
 from redrive.remote.broker import RemoteBroker
 from redrive.remote.connection import TOKEN_VARIABLE, ServerConnection, is_server
+from redrive.remote.overview import RemoteAttention, RemoteHistory, RemoteJourneys
 from redrive.remote.recovery import RemoteRecovery
 from redrive.remote.webhooks import RemoteWebhooks
 
 __all__ = [  # noqa: RUF022 - plain order, as the test of exports wants
     "RemoteAccess",
+    "RemoteAttention",
     "RemoteBroker",
+    "RemoteHistory",
+    "RemoteJourneys",
     "RemoteRecovery",
     "RemoteWebhooks",
     "ServerConnection",

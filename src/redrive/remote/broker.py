@@ -21,10 +21,14 @@ class RemoteBroker:
     Args:
         server: the server.
         clock: measures how long something takes.
+
+    Attributes:
+        server: the server.
+        clock: the clock.
     """
 
     def __init__(self, server: ServerConnection, clock: Clock = system_clock) -> None:
-        self._server = server
+        self.server = self._server = server
         self.clock = clock
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -160,8 +160,8 @@ class RemoteLedger:
         return records(ServiceInfo, await self._server.get("/services"))
 
     async def requested(self, key: str) -> Operation | None:
-        """Return the operation with a key among the newest; the server itself compares keys of a request."""
-        return next((each for each in await self.operations(limit=100) if each.key == key), None)
+        """Return the operation that was requested with a key."""
+        return next((operation(each) for each in await self._server.get("/operations", key=key)), None)
 
     async def redirects(self) -> dict[str, str]:
         """Return where failed messages go instead of the queue they failed in."""

@@ -115,6 +115,8 @@ def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - a type, and what JSO
 def _one(kind: type, value: Any) -> Any:  # noqa: ANN401 - as above
     if issubclass(kind, Enum):
         return next(each for each in kind if value in (getattr(each, "word", None), each.value, each.name.lower()))
+    if kind is float and isinstance(value, str):  # a time in seconds since 1970, which a view has as a text
+        return datetime.fromisoformat(value).timestamp()
     if issubclass(kind, datetime):
         return datetime.fromisoformat(value)
     return record(kind, value) if is_dataclass(kind) and isinstance(value, dict) else value

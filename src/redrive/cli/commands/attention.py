@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from redrive import open_attention
 from redrive.attention import AttentionItem, Figures, views
 from redrive.broker import Broker
+from redrive.cli.facades import open_attention
 from redrive.cli.open import with_broker
 from redrive.cli.options.connection import BrokerConnection, RecoveryConnection
 from redrive.cli.options.groups import grouped

@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from redrive import open_history
 from redrive.broker import Broker
+from redrive.cli.facades import open_history
 from redrive.cli.open import with_broker
 from redrive.cli.options.connection import BrokerConnection
 from redrive.cli.options.groups import grouped

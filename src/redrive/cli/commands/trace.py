@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from redrive.broker import Broker
+from redrive.cli.facades import open_journeys
 from redrive.cli.open import with_broker
 from redrive.cli.options.connection import BrokerConnection
 from redrive.cli.options.groups import grouped
 from redrive.cli.output import console
 from redrive.cli.output.journey_drawing import JourneyDrawing
 from redrive.journey import Journey, views
-from redrive.wiring import open_journeys
 
 
 @grouped

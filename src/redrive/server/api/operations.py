@@ -81,10 +81,17 @@ async def list_operations(
     is_open: Annotated[
         bool | None, Query(alias="open", description="Only those under way, or only the others.")
     ] = None,
+    key: Annotated[
+        str | None,
+        Query(max_length=200, pattern=r"^[\x21-\x7e]+$", description="Only the one that was requested with this key."),
+    ] = None,
 ) -> list[View]:
     """List operations, the newest first."""
 
     async def find() -> list[Operation]:
+        if key is not None:
+            named = await caller.desk.recovery.ledger.requested(key)
+            return [named] if named is not None and await has_operation(caller.desk, caller.principal, named) else []
         last, found, seen = page.after(before) or None, list[Operation](), 0
         while seen < _SEEN_AT_MOST and len(found) < page.limit:
             more = await caller.desk.recovery.operations(is_open=is_open, before=last, limit=page.limit)
