@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from redrive.routes.route_file import route_of
 from tests.commands import run_command
 
 
@@ -85,6 +86,30 @@ def test_what_happened_and_what_needs_a_person_is_the_same_through_a_server(ther
     assert (unknown.exit_code, "none" in unknown.stderr) == (3, True)
     refused = there("attention", "--store", "sqlite:///other.db")
     assert refused.exit_code == 2
+
+
+def test_routes_are_the_same_through_a_server(there, both, fail, desk):
+    opened, run = desk
+    fail()
+    parts = {"source": {"kind": "queue", "queue": "orders"}, "sender": {"kind": "queue", "queue": "error"}}
+    for name in ("copy", "other"):
+        run(opened.routes.add(route_of({"name": name, "filters": [{"kind": "sample", "rate": 0.5}], **parts})))
+    assert [each["name"] for each in both("routes")] == ["copy", "other"]
+    assert both("routes", "show", "copy")["history"][0]["version"] == 1
+    assert both("routes", "dead", "copy") == []
+    for verb, state in (("pause", "paused"), ("resume", "running")):
+        assert json.loads(there("routes", verb, "copy", "--json").stdout)["state"] == state
+        assert both("routes", "show", "copy")["state"] == state
+    assert "copy" in there("routes", "show", "copy").stdout
+    removed = [
+        json.loads(there("routes", *verb, "--json").stdout)
+        for verb in (("drain", "copy"), ("remove", "other", "--yes"))
+    ]
+    assert [each["state"] for each in removed] == ["removed", "removed"]
+    assert both("routes") == []
+    assert there("routes", "show", "copy").exit_code == 3
+    run(opened.routes.add(route_of({"name": "copy", **parts})))
+    assert there("routes", "test", "copy", "{}").exit_code == there("routes", "tap", "copy").exit_code == 1
 
 
 def test_an_operation_is_found_by_its_key_however_old_it_is(there, fail, desk):

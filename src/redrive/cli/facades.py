@@ -6,10 +6,13 @@ from typing import cast
 import redrive
 from redrive.attention import Attention
 from redrive.broker import Broker
-from redrive.errors import InvalidSetting
+from redrive.broker.views import View
+from redrive.errors import InvalidSetting, NotSupported
 from redrive.history import History
 from redrive.journey import Journeys
-from redrive.remote import RemoteAttention, RemoteBroker, RemoteHistory, RemoteJourneys
+from redrive.remote import RemoteAttention, RemoteBroker, RemoteHistory, RemoteJourneys, RemoteRoutes, SeenRoute
+from redrive.routes import Route, RouteInfo, Routes, views
+from redrive.routes.removal import readable_route
 
 
 def open_history(broker: Broker) -> History:
@@ -33,3 +36,41 @@ def open_journeys(broker: Broker) -> Journeys:
     if isinstance(broker, RemoteBroker):
         return cast("Journeys", RemoteJourneys(broker))
     return redrive.open_journeys(broker)
+
+
+# --- routes
+
+
+def open_routes(broker: Broker) -> Routes:
+    """Return the routes of a broker, to be entered with ``async with``."""
+    if isinstance(broker, RemoteBroker):
+        return cast("Routes", RemoteRoutes(broker))
+    return redrive.open_routes(broker)
+
+
+async def route_history(routes: Routes, info: RouteInfo) -> list[View]:
+    """Return what a route has been, the newest first, as views."""
+    name, application = info.route.name, info.route.application
+    if isinstance(routes, RemoteRoutes):
+        return await routes.history(name, application)
+    found = await routes.versions(name, application)
+    return [views.version_view(each, readable_route(each.definition)) for each in found]
+
+
+async def earlier_queues(routes: Routes, info: RouteInfo) -> tuple[str, ...]:
+    """Return the queues that a route had before; a server does not say."""
+    if isinstance(routes, RemoteRoutes):
+        return ()
+    (now, *_) = await routes.versions(info.route.name, info.route.application)
+    return now.earlier_queues
+
+
+def runnable(route: Route) -> Route:
+    """Return a route that events can go through here.
+
+    Raises:
+        NotSupported: it was seen through a server, without its secrets.
+    """
+    if isinstance(route, SeenRoute):
+        raise NotSupported("a server", "routes test; POST /api/v1/routes/{name}/test tries an event there")
+    return route

@@ -7,6 +7,7 @@ from redrive.remote.connection import TOKEN_VARIABLE, ServerConnection, is_serve
 from redrive.remote.overview import RemoteAttention, RemoteHistory, RemoteJourneys
 from redrive.remote.recovery import RemoteRecovery
 from redrive.remote.webhooks import RemoteWebhooks
+from redrive.remote.routes import RemoteRoutes, SeenRoute
 
 __all__ = [  # noqa: RUF022 - plain order, as the test of exports wants
     "RemoteAccess",
@@ -15,7 +16,9 @@ __all__ = [  # noqa: RUF022 - plain order, as the test of exports wants
     "RemoteHistory",
     "RemoteJourneys",
     "RemoteRecovery",
+    "RemoteRoutes",
     "RemoteWebhooks",
+    "SeenRoute",
     "ServerConnection",
     "TOKEN_VARIABLE",
     "is_server",

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from redrive import open_routes
 from redrive.broker import Broker, rules
 from redrive.cli.exit_status import ExitStatus
+from redrive.cli.facades import open_routes
 from redrive.cli.open import with_broker
 from redrive.cli.options.connection import BrokerConnection
 from redrive.cli.output import console

@@ -8,6 +8,7 @@ import typer
 from redrive.cli.commands.dead import print_dead_letters
 from redrive.cli.commands.queues import hand_down
 from redrive.cli.commands.routes.connection import with_route, with_routes
+from redrive.cli.facades import earlier_queues, route_history
 from redrive.cli.options.connection import BrokerConnection
 from redrive.cli.options.groups import grouped
 from redrive.cli.options.page import Max, Start
@@ -18,7 +19,6 @@ from redrive.cli.output.sentences import some
 from redrive.cli.output.table import print_table
 from redrive.errors import RouteConflict
 from redrive.routes import RouteInfo, Routes, views
-from redrive.routes.removal import readable_route
 
 
 @grouped
@@ -81,8 +81,7 @@ def show(name: RouteName, *, application: Application = None, connection: Broker
     """
 
     async def look(routes: Routes, info: RouteInfo) -> tuple[RouteInfo, list[dict[str, Any]]]:
-        history = await routes.versions(name, info.route.application)
-        return info, [views.version_view(each, readable_route(each.definition)) for each in history]
+        return info, await route_history(routes, info)
 
     info, history = with_route(connection, name, application, look)
     if connection.as_json:
@@ -113,8 +112,7 @@ def dead(
     """
 
     async def look(routes: Routes, info: RouteInfo) -> tuple[str, tuple[str, ...]]:
-        (now, *_) = await routes.versions(name, info.route.application)
-        return queue_of(info), now.earlier_queues
+        return queue_of(info), await earlier_queues(routes, info)
 
     queue, earlier = with_route(connection, name, application, look)
     none = f"route {name} has no dead events"

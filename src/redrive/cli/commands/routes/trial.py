@@ -10,6 +10,7 @@ import typer
 from redrive.broker import Message, rules
 from redrive.cli.commands.routes.connection import find_functions, routes_in, with_route
 from redrive.cli.exit_status import ExitStatus
+from redrive.cli.facades import runnable
 from redrive.cli.options.connection import BrokerConnection
 from redrive.cli.options.groups import grouped
 from redrive.cli.options.message import BodyOptions, MessageOptions
@@ -92,7 +93,7 @@ def try_event(
 
 
 async def _definition(_routes: Routes, info: RouteInfo) -> Route:
-    return info.route
+    return runnable(info.route)
 
 
 def _route_in(file: Path, name: str) -> Route:
