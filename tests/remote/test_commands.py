@@ -8,6 +8,7 @@ import pytest
 
 from redrive.routes.route_file import route_of
 from tests.commands import run_command
+from tests.server.api.pipeline_functions import make_pipeline
 
 
 def test_lists_are_the_same_through_a_server(both, fail):
@@ -110,6 +111,27 @@ def test_routes_are_the_same_through_a_server(there, both, fail, desk):
     assert there("routes", "show", "copy").exit_code == 3
     run(opened.routes.add(route_of({"name": "copy", **parts})))
     assert there("routes", "test", "copy", "{}").exit_code == there("routes", "tap", "copy").exit_code == 1
+
+
+def test_pipelines_are_the_same_through_a_server(there, both, desk):
+    opened, run = desk
+    run(make_pipeline(opened, [b"one", b"unknown", b"unknown ", b"lab-1"]))
+    (pipeline,) = both("pipeline")
+    assert pipeline["name"] == both("pipeline", "show", "reports")["name"] == "reports"
+    assert both("pipeline", "tasks", "reports", "--state", "unknown", "--limit", "1")
+    first, second = (each["id"] for each in both("pipeline", "stuck") if each["state"] == "unknown")
+    assert both("pipeline", "show", first)["shipments"]
+    assert both("pipeline", "trace", first)["steps"]
+    assert both("pipeline", "history") == both("pipeline", "history", "reports")
+    for verb, is_held in (("hold", True), ("release", False)):
+        assert json.loads(there("pipeline", verb, "reports", "lab", "--json").stdout)["is_held"] is is_held
+    assert there("pipeline", "resolve", first, "--item", "1", "--as", "sent").exit_code == 0
+    assert there("pipeline", "cancel", second).exit_code == 0
+    assert both("pipeline", "show", second)["state"] == "cancelled"
+    for command in (("tasks", "odd"), ("show", "odd"), ("trace", "odd")):
+        assert there("pipeline", *command).exit_code == 3
+    assert there("pipeline").exit_code == there("pipeline", "show", "reports").exit_code == 0
+    assert there("pipeline", "slots", "reports", "lab").exit_code == 1
 
 
 def test_an_operation_is_found_by_its_key_however_old_it_is(there, fail, desk):

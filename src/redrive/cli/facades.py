@@ -10,7 +10,16 @@ from redrive.broker.views import View
 from redrive.errors import InvalidSetting, NotSupported
 from redrive.history import History
 from redrive.journey import Journeys
-from redrive.remote import RemoteAttention, RemoteBroker, RemoteHistory, RemoteJourneys, RemoteRoutes, SeenRoute
+from redrive.pipeline import Pipelines
+from redrive.remote import (
+    RemoteAttention,
+    RemoteBroker,
+    RemoteHistory,
+    RemoteJourneys,
+    RemotePipelines,
+    RemoteRoutes,
+    SeenRoute,
+)
 from redrive.routes import Route, RouteInfo, Routes, views
 from redrive.routes.removal import readable_route
 
@@ -36,6 +45,13 @@ def open_journeys(broker: Broker) -> Journeys:
     if isinstance(broker, RemoteBroker):
         return cast("Journeys", RemoteJourneys(broker))
     return redrive.open_journeys(broker)
+
+
+def open_pipelines(broker: Broker) -> Pipelines:
+    """Return all pipelines of a broker, to be entered with ``async with``."""
+    if isinstance(broker, RemoteBroker):
+        return cast("Pipelines", RemotePipelines(broker))
+    return redrive.open_pipelines(broker)
 
 
 # --- routes

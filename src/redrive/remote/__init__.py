@@ -5,9 +5,10 @@ from redrive.remote.access import RemoteAccess
 from redrive.remote.broker import RemoteBroker
 from redrive.remote.connection import TOKEN_VARIABLE, ServerConnection, is_server
 from redrive.remote.overview import RemoteAttention, RemoteHistory, RemoteJourneys
+from redrive.remote.pipelines import RemotePipelines
 from redrive.remote.recovery import RemoteRecovery
-from redrive.remote.webhooks import RemoteWebhooks
 from redrive.remote.routes import RemoteRoutes, SeenRoute
+from redrive.remote.webhooks import RemoteWebhooks
 
 __all__ = [  # noqa: RUF022 - plain order, as the test of exports wants
     "RemoteAccess",
@@ -15,6 +16,7 @@ __all__ = [  # noqa: RUF022 - plain order, as the test of exports wants
     "RemoteBroker",
     "RemoteHistory",
     "RemoteJourneys",
+    "RemotePipelines",
     "RemoteRecovery",
     "RemoteRoutes",
     "RemoteWebhooks",

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from redrive import open_pipelines
 from redrive.broker import Broker, rules
 from redrive.cli.commands.routes.connection import find_functions
 from redrive.cli.exit_status import ExitStatus
+from redrive.cli.facades import open_pipelines
 from redrive.cli.open import with_broker
 from redrive.cli.options.connection import BrokerConnection
 from redrive.cli.output import console
