@@ -13,8 +13,16 @@ from redrive.broker import Broker, Send
 from redrive.errors import InvalidSetting, PipelineNotFound, TaskConflict
 from redrive.pipeline.infos import ActionInfo, DestinationInfo, LineageEdge, SlotInfo
 from redrive.pipeline.ledger import PipelineLedger
-from redrive.pipeline.plan import process_queue, send_queue
-from redrive.pipeline.records import NewAction, ShipmentInfo, Stage, TaskInfo, TaskToken, message_for
+from redrive.pipeline.records import (
+    NewAction,
+    ShipmentInfo,
+    Stage,
+    TaskInfo,
+    TaskToken,
+    message_for,
+    process_queue,
+    send_queue,
+)
 from redrive.pipeline.states import TASKS, ShipmentState, TaskEvent, TaskState
 from redrive.pipeline.stored_plan import StoredPlan, stored_plan
 

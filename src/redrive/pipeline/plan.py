@@ -11,13 +11,11 @@ from redrive import duration, number
 from redrive.errors import DestinationNotFound, InvalidPipeline, InvalidSetting, RedriveError
 from redrive.pipeline.cadence import Backstop, CatchUp, Limits, Timing, WhenEmpty
 from redrive.pipeline.items import MergeFunction, ProcessFunction, ReceiveFunction
+from redrive.pipeline.records import QUEUES, process_queue, send_queue
 from redrive.pipeline.send_decision import OnUnknown, SendPolicy
 from redrive.pipeline.transport import BrokerTransport, Transport
 
 Guarantee: TypeAlias = Literal["effectively_once", "at_least_once", "at_most_once"]
-
-QUEUES: Final = "pipelines/"
-"""What the names of the queues of all pipelines begin with."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NAME_RULE: Final = "must have 1 to 100 letters, digits, '.', '_' or '-', and begin with a letter or a digit"
@@ -270,16 +268,6 @@ class PipelinePlan:
             else:
                 lines.append(f'    process --> batch{number_}(["batch: {each.timing}"]) --> {send}')
         return "\n".join(lines)
-
-
-def process_queue(pipeline: str) -> str:
-    """Return the queue of the process stage of a pipeline."""
-    return f"{QUEUES}{pipeline}/process"
-
-
-def send_queue(pipeline: str, destination: str) -> str:
-    """Return the queue of what is to be sent to a destination of a pipeline."""
-    return f"{QUEUES}{pipeline}/send/{destination}"
 
 
 def check_name(setting: str, name: object) -> str:

@@ -14,6 +14,9 @@ Stage: TypeAlias = Literal["process", "batch", "send"]
 DEAD_LETTER: Final = "dead_letter"
 """Where the detail of ``process_error`` and ``send_error`` has the number of the task's message, a dead letter."""
 
+QUEUES: Final = "pipelines/"
+"""What the names of the queues of all pipelines begin with."""
+
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -61,6 +64,16 @@ def body_id(task: str, index: int, *, is_shipment: bool = False) -> str:
 def item_id(task: str, index: int) -> str:
     """Return the id of an item, which it keeps through all stages: its first task, and its place there."""
     return f"{task}.{index}"
+
+
+def process_queue(pipeline: str) -> str:
+    """Return the queue of the process stage of a pipeline."""
+    return f"{QUEUES}{pipeline}/process"
+
+
+def send_queue(pipeline: str, destination: str) -> str:
+    """Return the queue of what is to be sent to a destination of a pipeline."""
+    return f"{QUEUES}{pipeline}/send/{destination}"
 
 
 def first_task(item: str) -> str:

@@ -9,8 +9,7 @@ from redrive.engines.sql.pipeline.tasks import move, note
 from redrive.engines.sql.script import Many, Row, Script, Sql, now, scalars
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import TaskConflict
-from redrive.pipeline.plan import process_queue, send_queue
-from redrive.pipeline.records import DEAD_LETTER, NewAction, TaskToken, owns
+from redrive.pipeline.records import DEAD_LETTER, NewAction, TaskToken, owns, process_queue, send_queue
 from redrive.pipeline.states import (
     ENDED_TASKS,
     SHIPMENTS,
