@@ -160,6 +160,7 @@ from redrive.errors import UsageError
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
 from redrive.recovery.filter import Filter
+from redrive.recovery.group_state import GroupChange, GroupState
 from redrive.recovery.list_order import Order, Place
 from redrive.recovery.operation import Kind, Operation
 from redrive.recovery.queries import Preview

@@ -49,6 +49,19 @@ async def test_a_new_group_is_named_and_rises_a_day_later(broker, worker, place)
         assert await said(broker) == [("group-rises", "group")]
 
 
+async def test_a_group_that_is_snoozed_needs_no_person_until_it_grows(broker, worker):
+    await broker.declare("error")
+    async with open_recovery(broker) as recovery:
+        await fail(broker, worker, 2)
+        await recovery.ingest()
+        (group,) = await recovery.groups()
+        await recovery.set_group_state(group.id, snoozed_until=3_600, wake_above=2)
+        assert await said(broker) == []
+        await fail(broker, worker, 1)
+        await recovery.ingest()
+        assert await said(broker) == [("new-group", "group")]
+
+
 async def test_an_operation_whose_canaries_failed_waits_for_a_person(broker, worker, place):
     await broker.declare("error")
     async with open_recovery(broker) as recovery:

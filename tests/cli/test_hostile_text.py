@@ -68,6 +68,8 @@ async def fill(url):
             await recovery.note(f"failure:{found[0].id}", HOSTILE, actor=HOSTILE)
             await recovery.note(f"operation:{number}", HOSTILE, actor=HOSTILE)
             await recovery.note(f"group:{found[0].group}", HOSTILE, actor=HOSTILE)
+            await recovery.set_group_state(found[0].group, owner=HOSTILE, snoozed_until=3_600, **who)
+            TASKS["group"] = found[0].group
             await recovery.edit(found[2].id, Transform(set_headers={HOSTILE: HOSTILE}), **who)
         await broker.send("error", message("new", **here))
         await broker.declare_topic("news", keep_unmatched=True)
@@ -211,6 +213,12 @@ COMMANDS = {
     "failed count": [("failed", "count"), ("failed", "count", HOSTILE)],
     "failed export": [("failed", "export", "status:any")],
     "failed note": [("failed", "note", "1", HOSTILE, "--actor", HOSTILE), ("failed", "note", HOSTILE, "x")],
+    "failed assign": [
+        ("failed", "assign", "@group", HOSTILE, "--actor", HOSTILE, "--reason", HOSTILE),
+        ("failed", "assign", HOSTILE, HOSTILE),
+    ],
+    "failed snooze": [("failed", "snooze", "@group", "4h"), ("failed", "snooze", HOSTILE, HOSTILE)],
+    "failed wake": [("failed", "wake", "@group"), ("failed", "wake", HOSTILE)],
     "failed drop-note": [("failed", "drop-note", "1", "--actor", HOSTILE), ("failed", "drop-note", "99")],
     "failed aside": [("failed", "aside")],
     "failed reimport": [("failed", "reimport", "--failed-in", "orders")],

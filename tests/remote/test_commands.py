@@ -33,6 +33,19 @@ def test_a_failed_message_is_found_by_its_number(both, fail):
     assert [each["number"] for each in newest] == [3, 2, 1]
 
 
+def test_a_group_is_assigned_and_snoozed_through_a_server(there, both, fail):
+    first, *_ = fail()
+    assert there("failed", "assign", first.group, "ann").exit_code == 0
+    assert "is snoozed until" in there("failed", "snooze", first.group, "4h", "--above", "5").stdout
+    (group,) = both("failed", "groups")
+    assert (group["state"]["owner"], group["state"]["is_snoozed"]) == ("ann", True)
+    assert there("failed", "wake", first.group).exit_code == 0
+    assert there("failed", "assign", first.group, "--remove").exit_code == 0
+    (group,) = both("failed", "groups")
+    assert (group["state"]["owner"], group["state"]["is_snoozed"]) == ("", False)
+    assert there("failed", "wake", "none").exit_code != 0
+
+
 def test_a_dry_run_is_the_same_through_a_server(both, fail):
     fail()
     assert both("recover", "queue:orders", "--dry-run")["free"] == 3

@@ -116,7 +116,7 @@ _ALL: Final = (
     Action("failures.export", Role.OPERATOR),
     Action("failures.ingest", Role.OPERATOR, Reach.WHOLE, Trail.DESK),
     Action("failures.preview", Role.OPERATOR),
-    Action("groups.change", Role.OPERATOR, trail=Trail.DESK),
+    Action("groups.change", Role.OPERATOR, trail=Trail.FACADE),
     Action("messages.cancel", Role.OPERATOR, trail=Trail.DESK),
     Action("messages.receive", Role.OPERATOR, trail=Trail.DESK),
     Action("messages.resubmit", Role.OPERATOR, trail=Trail.DESK),

@@ -101,7 +101,8 @@ class Attention:
         return (await self._history.series(metric, topic=topic, span=_DAY_S)).total
 
     async def _groups(self) -> list[GroupFact]:
-        found = await self._recovery.groups(limit=_GROUPS, largest_first=True)
+        listed = await self._recovery.groups(limit=_GROUPS, largest_first=True)
+        found = [group for group in listed if not group.is_snoozed]
         lately_s, ids = self._thresholds.lately_s, [group.id for group in found]
         if not found:
             return []

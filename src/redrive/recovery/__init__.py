@@ -18,6 +18,7 @@ from redrive.recovery.events import (
 from redrive.recovery.failure_formats import Failure
 from redrive.recovery.filter import Filter
 from redrive.recovery.fingerprint import Group, exception_group
+from redrive.recovery.group_state import GroupState
 from redrive.recovery.ingest import Classifier
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.list_order import Order, Place
@@ -61,6 +62,7 @@ __all__ = [
     "Found",
     "Group",
     "GroupInfo",
+    "GroupState",
     "Holder",
     "Kind",
     "LaneInfo",

@@ -12,6 +12,7 @@ from redrive.errors import UsageError
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
 from redrive.recovery.filter import Filter
+from redrive.recovery.group_state import GroupChange, GroupState
 from redrive.recovery.list_order import Order, Place
 from redrive.recovery.operation import Kind, Operation
 from redrive.recovery.queries import Preview
@@ -176,6 +177,14 @@ class BlockingRecovery:
             InvalidSetting: there is no such key, or the messages are chosen by something else.
         """
         return self._portal.run(self._inner.kind_values(key, chosen, part=part, limit=limit))
+
+    def group_state(self, id: str) -> GroupState:
+        """Return what people decided about a group, and what became of its messages that were sent again.
+
+        Raises:
+            GroupNotFound: there is none with that id; groups by queue or type have no state.
+        """
+        return self._portal.run(self._inner.group_state(id))
 
     def sources(self) -> list[str]:
         """Return the queues that failures were found in: what fails again comes back there."""
@@ -381,6 +390,17 @@ class BlockingRecovery:
             NoteNotFound: there is none with this number.
         """
         self._portal.run(self._inner.drop_note(number, actor=actor))
+
+    def set_group_state(self, id: str, **change: Unpack[GroupChange]) -> GroupState:
+        """Decide who takes care of a group, and until when it needs no person; what is left out stays as it is.
+
+        A snoozed group is counted and listed as before. It wakes at its time, or when more of its messages are
+        unresolved than ``wake_above`` allows.
+
+        Raises:
+            GroupNotFound: there is none with that id; groups by queue or type have no state.
+        """
+        return self._portal.run(self._inner.set_group_state(id, **change))
 
     def sweep(self, keep: duration.Duration, *, actor: str = "") -> int:
         """Delete what was resolved or archived longer ago than that, and operations that ended; return how many."""

@@ -2,13 +2,17 @@
 """What people write down about failures, and the upkeep of the store: the part of recovery that sends nothing."""
 
 from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, TypeVar, Unpack
 
 from redrive import duration
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, MessageError, UsageError
+from redrive.recovery.filter_values import check_instant
+from redrive.recovery.group_state import GroupChange, GroupState, check_change
 from redrive.recovery.queries import Reader
 from redrive.recovery.records import AuditEntry, CountDifference, Note, check_words, storable
+from redrive.recovery.settings import check_known
 
 T = TypeVar("T")
 
@@ -48,6 +52,36 @@ class Bookkeeper(Reader):
             NoteNotFound: there is none with this number.
         """
         await self._audited("drop-note", f"note:{number}", {"actor": actor}, self._ledger.drop_note(number, actor))
+
+    # --- groups
+
+    async def set_group_state(self, id: str, **change: Unpack[GroupChange]) -> GroupState:  # noqa: A002 - as in show
+        """Decide who takes care of a group, and until when it needs no person; what is left out stays as it is.
+
+        A snoozed group is counted and listed as before. It wakes at its time, or when more of its messages are
+        unresolved than ``wake_above`` allows.
+
+        Raises:
+            GroupNotFound: there is none with that id; groups by queue or type have no state.
+        """
+
+        async def decide() -> GroupState:
+            check_known("set_group_state", change, GroupChange)
+            decided: dict[str, Any] = {name: value for name, value in change.items() if name not in ("actor", "reason")}
+            check_change(decided)
+            if "owner" in decided:
+                check_words("owner", decided["owner"])
+            if "snoozed_until" in decided:
+                decided["snoozed_until"] = await self._instant("snoozed_until", decided["snoozed_until"])
+            who = {name: check_words(name, str(change.get(name, ""))) for name in ("actor", "reason")}
+            return await self._ledger.set_group_state(id, decided, **who)
+
+        return await self._audited("group-state", f"group:{id}", change, decide())
+
+    async def _instant(self, name: str, at: datetime | duration.Duration | None) -> datetime | None:
+        if at is None or isinstance(at, datetime):
+            return check_instant(name, at)
+        return utc(await self._ledger.now() + duration.seconds(name, at))
 
     # --- upkeep
 

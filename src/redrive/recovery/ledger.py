@@ -3,39 +3,34 @@
 
 Each verb is one transaction. The ledger never relies on sharing one with the queues: they may be in another database,
 or in a foreign broker. Where both are in one database, a failure is recorded in the transaction that completes its
-message. A verb that is part of the work on an operation or in a lane takes a ``Lease``, and is refused with
-``LeaseLost`` when the lease has gone to another process.
+message. What the work on operations needs is in ``work_ledger.py``.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from redrive.broker import Complete
 from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Recorded, SetAside
 from redrive.recovery.filter import Filter
+from redrive.recovery.group_state import GroupState
 from redrive.recovery.list_order import START, Order, Place
-from redrive.recovery.operation import Counts, Operation, Plan
+from redrive.recovery.operation import Operation, Plan
 from redrive.recovery.records import (
     AuditEntry,
-    Batch,
     CountDifference,
     DryRun,
     FailedDetail,
     FailedMessage,
     Found,
     GroupInfo,
-    LaneInfo,
-    Lease,
     Note,
     OperationRequest,
     Part,
-    ServiceInfo,
-    Staged,
-    Work,
 )
-from redrive.recovery.states import OperationEvent, OperationState, Outcome, Status
+from redrive.recovery.states import OperationEvent, Outcome, Status
 from redrive.recovery.suggestions import KindValue
+from redrive.recovery.work_ledger import BatchStore, LeaseStore, MarkingStore
 
 
 class FailureStore(Protocol):
@@ -127,6 +122,35 @@ class CountStore(Protocol):
 
     async def repair_counts(self) -> list[CountDifference]:
         """Count all messages anew if a stored count is wrong; return what differed."""
+        ...
+
+
+class GroupStore(Protocol):
+    """What people decide about groups."""
+
+    async def group_state(self, id: str) -> GroupState:  # noqa: A002 - it is called that everywhere
+        """Return what is decided about a group; ``GroupNotFound`` if there is none with that id."""
+        ...
+
+    async def set_group_state(
+        self,
+        id: str,  # noqa: A002 - as above
+        change: Mapping[str, Any],
+        *,
+        actor: str = "",
+        reason: str = "",
+    ) -> GroupState:
+        """Store what is decided about a group, and return all of it.
+
+        Args:
+            id: the group.
+            change: ``owner``, a text, or ``snoozed_until``, an instant or None, with ``wake_above``, or both.
+            actor: who decides it.
+            reason: why.
+
+        Raises:
+            GroupNotFound: there is none with that id.
+        """
         ...
 
 
@@ -232,145 +256,10 @@ class RedirectStore(Protocol):
         ...
 
 
-class LeaseStore(Protocol):
-    """Which process serves, and what it works on."""
-
-    async def hold(self, name: str, session: str, seconds: float) -> Lease | None:
-        """Take a lease that is free or has ended; None if another session has it."""
-        ...
-
-    async def renew(self, lease: Lease, seconds: float) -> None:
-        """Lengthen a lease, if the caller still holds it."""
-        ...
-
-    async def release(self, lease: Lease) -> None:
-        """Give a lease back, if the caller still holds it."""
-        ...
-
-    async def present(self, session: str, host: str, seconds: float) -> None:
-        """Note that a process serves, and will note it again within so many seconds."""
-        ...
-
-    async def absent(self, session: str) -> None:
-        """Note that a process serves no longer."""
-        ...
-
-    async def services(self) -> list[ServiceInfo]:
-        """Return the processes that serve, the oldest first."""
-        ...
-
-
-class MarkingStore(Protocol):
-    """The work on an operation: marking and claiming its messages, judging its canaries, ending it."""
-
-    async def work(self) -> Work:
-        """Say what there is to do."""
-        ...
-
-    async def mark(self, lease: Lease, operation: int) -> bool:
-        """Put the next messages of an operation into batches, in state marking.
-
-        If the operation is being cancelled, note them as cancelled instead. Returns False if there are no more for now.
-        """
-        ...
-
-    async def claim(self, lease: Lease, operation: int) -> int:
-        """Claim the messages of an operation's batches in marking, also those of a process that has died.
-
-        An operation that sends nothing finishes them in the same transaction. Returns how many it claimed.
-        """
-        ...
-
-    async def canaries(self, operation: int) -> tuple[Counts, float]:
-        """Return the outcomes of an operation's canaries, and the seconds since the last of them was sent."""
-        ...
-
-    async def advance(self, lease: Lease, operation: int, event: OperationEvent, reason: str) -> bool:
-        """Change the state of an operation under way; False if its state does not allow that."""
-        ...
-
-    async def settle(self, lease: Lease, operation: int) -> OperationState:
-        """End an operation if it has nothing left to do, or start it if it is due."""
-        ...
-
-
-class BatchStore(Protocol):
-    """Batches and their lanes, from staging to the last message that is forwarded."""
-
-    async def next_batch(self, lease: Lease, lane: str) -> Batch | None:
-        """Return the batch that a lane is forwarding, or else the next one to be staged."""
-        ...
-
-    async def to_stage(self, batch: Batch, *, after: int = 0, limit: int = 200) -> tuple[list[Staged], int | None]:
-        """Return messages of a batch that are still to be staged, as many as fit into memory.
-
-        And the number after which to go on; None if there are no more. Messages that cannot be read are left out.
-        """
-        ...
-
-    async def staged(
-        self, lease: Lease, batch: Batch, copied: Mapping[str, int], refused: Mapping[int, str]
-    ) -> set[int]:
-        """Move a batch to forwarding.
-
-        Args:
-            lease: the right to work in its lane.
-            batch: the batch, with the staging id that its copies carry.
-            copied: the messages that have a copy in the staging queue: their ids and numbers.
-            refused: the numbers of those that have none, and why.
-
-        Returns:
-            The numbers of the messages that are on their way.
-        """
-        ...
-
-    async def pending(self, batch: Batch) -> set[int]:
-        """Return the numbers of the messages of a batch that are not done."""
-        ...
-
-    async def latest(self, lease: Lease, batch: Batch) -> Batch:
-        """Return a batch with its operation's present plan and state, if the lease is still valid."""
-        ...
-
-    async def reserve(self, lease: Lease, batch: Batch, next_at: float) -> None:
-        """Note that a lane sends now, and not again before ``next_at``."""
-        ...
-
-    async def forwarded(self, lease: Lease, batch: Batch, numbers: Sequence[int], *, reason: str = "") -> None:
-        """Note that messages have left for their destination."""
-        ...
-
-    async def doubt(self, lease: Lease, batch: Batch, numbers: Sequence[int], reason: str) -> None:
-        """Note a doubt about messages; it is added to the reason of their outcome."""
-        ...
-
-    async def eject(self, lease: Lease, batch: Batch, reasons: Mapping[int, str]) -> None:
-        """Note that messages could not be sent: they are unresolved again."""
-        ...
-
-    async def unstage(self, lease: Lease, batch: Batch, numbers: Sequence[int]) -> None:
-        """Take back messages that were staged and not sent, because their operation was paused or cancelled."""
-        ...
-
-    async def finish(self, lease: Lease, batch: Batch, forwarded: Sequence[int] = ()) -> OperationState:
-        """Delete a batch whose last messages have been forwarded; return the state of the operation.
-
-        Messages that are still pending are skipped, because their status has changed, or cancelled with the operation.
-        """
-        ...
-
-    async def count_strays(self, lease: Lease, lane: str, strays: int) -> None:
-        """Count copies that belonged to no batch, and were dropped."""
-        ...
-
-    async def lanes(self) -> list[LaneInfo]:
-        """Return the lanes, and who is at work in each."""
-        ...
-
-
 class Ledger(
     FailureStore,
     CountStore,
+    GroupStore,
     SetAsideStore,
     AuditStore,
     OperationStore,

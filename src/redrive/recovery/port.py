@@ -6,6 +6,7 @@ from redrive.recovery.failure_formats import FIELD_HEADERS, Failure
 from redrive.recovery.filter import Filter, Pattern
 from redrive.recovery.filter_values import NO_MESSAGE
 from redrive.recovery.fingerprint import ADDED
+from redrive.recovery.group_state import GroupState, decision_text, is_snoozed, share_of
 from redrive.recovery.list_order import START, Order, Place
 from redrive.recovery.merge_failures import NOTHING, Folded, Record, add, belongs, trimmed, untagged
 from redrive.recovery.operation import Counts, Holder, Kind, Operation, Plan, in_the_way, progress
@@ -95,6 +96,7 @@ __all__ = [
     "Folded",
     "Found",
     "GroupInfo",
+    "GroupState",
     "Heard",
     "Holder",
     "Kind",
@@ -122,9 +124,12 @@ __all__ = [
     "Work",
     "add",
     "belongs",
+    "decision_text",
     "edited_id",
     "in_the_way",
+    "is_snoozed",
     "progress",
+    "share_of",
     "storable",
     "trimmed",
     "untagged",

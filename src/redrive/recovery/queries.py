@@ -15,6 +15,7 @@ from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
 from redrive.recovery.filter import Filter
 from redrive.recovery.filter_values import NO_MESSAGE
+from redrive.recovery.group_state import GroupState
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.list_order import START, Order, Place
 from redrive.recovery.operation import Kind, Operation, Plan
@@ -207,6 +208,14 @@ class Reader:
         if not wanted.is_about_kinds:
             raise InvalidSetting("chosen", str(wanted), "must be about status, queue, type, exception and group only")
         return await self._ledger.kind_values(key, wanted, part, limit)
+
+    async def group_state(self, id: str) -> GroupState:  # noqa: A002 - it is called that everywhere
+        """Return what people decided about a group, and what became of its messages that were sent again.
+
+        Raises:
+            GroupNotFound: there is none with that id; groups by queue or type have no state.
+        """
+        return await self._ledger.group_state(id)
 
     async def sources(self) -> list[str]:
         """Return the queues that failures were found in: what fails again comes back there."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from redrive.broker import Message
 from redrive.errors import InvalidSetting
+from redrive.recovery.group_state import GroupState
 from redrive.recovery.list_order import Place
 from redrive.recovery.operation import Holder, Plan, in_the_way
 from redrive.recovery.states import BatchState, OperationState, Outcome, Status
@@ -171,6 +172,7 @@ class GroupInfo:
         first_failed_at: when the first one failed, of those that have been in it since it was last empty.
         last_failed_at: when the last one failed, of the same.
         notes: how many notes there are about it.
+        state: what people decided about it, and what became of its messages; null for groups by queue or type.
     """
 
     id: str
@@ -180,6 +182,12 @@ class GroupInfo:
     first_failed_at: datetime
     last_failed_at: datetime
     notes: int = 0
+    state: GroupState | None = None
+
+    @property
+    def is_snoozed(self) -> bool:
+        """Whether it is snoozed: what needs a person leaves it out."""
+        return self.state is not None and self.state.is_snoozed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from redrive.broker.views import View, message_view, received_view
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.filter import Filter
+from redrive.recovery.group_state import GroupState
 from redrive.recovery.operation import Operation
 from redrive.recovery.records import (
     AuditEntry,
@@ -31,7 +32,9 @@ from redrive.recovery.states import Status
 if TYPE_CHECKING:
     from redrive.recovery.queries import Preview
 
-Record: TypeAlias = FailedMessage | GroupInfo | CountDifference | Note | Part | AuditEntry | ServiceInfo | LaneInfo
+Record: TypeAlias = (
+    FailedMessage | GroupInfo | GroupState | CountDifference | Note | Part | AuditEntry | ServiceInfo | LaneInfo
+)
 """What the ledger returns in lists; its view has its fields."""
 
 
@@ -76,6 +79,11 @@ def operation_detail_view(operation: Operation, notes: Iterable[Note], parts: It
     """Return an operation with its notes and, if they were asked for, its messages."""
     messages = {} if parts is None else {"messages": records_view(parts)}
     return {**operation_view(operation), "notes": records_view(notes), **messages}
+
+
+def group_state_view(id: str, state: GroupState) -> View:  # noqa: A002 - it is called that everywhere
+    """Return what people decided about a group."""
+    return {"id": id, **record_view(state)}
 
 
 def set_aside_view(aside: SetAside) -> View:

@@ -6,7 +6,7 @@ from typing import Any, Final, NoReturn
 
 from redrive.broker.views import View
 from redrive.clock import Clock
-from redrive.errors import NotSupported, ProblemReported
+from redrive.errors import GroupNotFound, NotSupported, ProblemReported
 from redrive.recovery import (
     AuditEntry,
     DryRun,
@@ -15,6 +15,7 @@ from redrive.recovery import (
     Filter,
     Found,
     GroupInfo,
+    GroupState,
     LaneInfo,
     Note,
     Operation,
@@ -111,6 +112,13 @@ class RemoteLedger:
             "/groups", limit, q=filter_text(chosen), by=classifier, order=order, after=after
         )
         return records(GroupInfo, found)
+
+    async def group_state(self, id: str) -> GroupState:  # noqa: A002 - it is called that everywhere
+        """Return what people decided about a group."""
+        found = record(GroupInfo, await self._server.get(f"/groups/{quoted(id)}"))
+        if found.state is None:
+            raise GroupNotFound(id)
+        return found.state
 
     async def show(self, id: str) -> FailedDetail | None:  # noqa: A002 - it is called that everywhere
         """Return everything about a failed message; None if there is none."""

@@ -2,11 +2,14 @@
 """Recovery behind a server, as a command uses it: the same methods, and the server does the work."""
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from redrive import duration
 from redrive.broker.views import View
+from redrive.clock import utc
 from redrive.errors import InvalidSetting, NotSupported
-from redrive.recovery import Chosen, Filter, Kind, Note, Operation, Plan, Preview, Reader, Transform
+from redrive.recovery import Chosen, Filter, GroupState, Kind, Note, Operation, Plan, Preview, Reader, Transform
 from redrive.remote.broker import WITHOUT_DATABASE, RemoteBroker
 from redrive.remote.connection import ServerConnection, quoted
 from redrive.remote.ledger import RemoteLedger, filter_text, request_body
@@ -132,6 +135,16 @@ class RemoteRecovery(Reader):
     async def note(self, subject: str, text: str, *, actor: str = "") -> Note:
         """Write a note."""
         return record(Note, await self._server.send("POST", "/notes", {"subject": subject, "text": text}))
+
+    async def set_group_state(self, id: str, **change: Any) -> GroupState:  # noqa: A002 - as in show
+        """Decide who takes care of a group, and until when it needs no person."""
+        body = {name: value for name, value in change.items() if name != "actor"}
+        if body.get("snoozed_until") is not None:
+            until = body["snoozed_until"]
+            if not isinstance(until, datetime):
+                until = utc(await self._ledger.now() + duration.seconds("snoozed_until", until))
+            body["snoozed_until"] = until.isoformat()
+        return record(GroupState, await self._server.send("PUT", f"/groups/{quoted(id)}/state", body))
 
     async def drop_note(self, number: int, *, actor: str = "") -> None:
         """Remove a note."""

@@ -280,6 +280,24 @@ def test_notes_are_for_whoever_comes_next(ok, read, run):
     ]
 
 
+@pytest.mark.usefixtures("failures")
+def test_a_group_has_an_owner_and_is_snoozed(ok, read, run):
+    group = read("failed", "groups")[0]["id"]
+    assert ok("failed", "assign", group, "ann", "--actor", "bob") == f"group {group} belongs to ann\n"
+    snoozed = ok("failed", "snooze", group, "2099-01-01", "--above", "500", "--reason", "known")
+    assert snoozed.startswith(f"group {group} is snoozed until 2099-01-01")
+    assert snoozed.endswith(", or until more than 500 are unresolved\n")
+    heading, *_ = ok("failed", "groups").splitlines()
+    assert ("owner" in heading, "snoozed" in heading, "again" in heading) == (True, True, False)
+    assert read("failed", "snooze", group, "4h")["is_snoozed"] is True
+    assert ok("failed", "wake", group) == f"group {group} is awake\n"
+    assert ok("failed", "assign", group, "--remove") == f"group {group} has no owner\n"
+    assert "owner" not in ok("failed", "groups")
+    assert run("failed", "assign", "none", "ann").exit_code == 3
+    for wrong in (["assign", group], ["assign", group, "ann", "--remove"], ["snooze", group, "none"]):
+        assert run("failed", *wrong).exit_code == 2
+
+
 @pytest.mark.usefixtures("fail")
 def test_what_cannot_be_read_is_set_aside_and_can_be_read_again(ok, run, read):
     ok("send", "error", "what is this", "--id", "odd")

@@ -101,6 +101,9 @@ CHANGES = (
     ("ingest", "POST /ingest", {}),
     ("failed note operation:OPERATION seen", "POST /notes", {"subject": "operation:OPERATION", "text": "seen"}),
     ("failed drop-note NOTE", "DELETE /notes/NOTE", None),
+    ("failed assign GROUP ann", "PUT /groups/GROUP/state", {"owner": "ann"}),
+    ("failed snooze GROUP 2099-01-01", "PUT /groups/GROUP/state", {"snoozed_until": "2099-01-01T00:00:00Z"}),
+    ("failed wake GROUP", "PUT /groups/GROUP/state", {"snoozed_until": None}),
     ("failed reimport", "POST /asides/reimport", {}),
     ("failed sweep --older-than 30d --yes", "POST /sweep", {"older_than": 2_592_000}),
     (
@@ -197,6 +200,7 @@ async def _fill(desk):
         for number, side in enumerate(("cli", "api"))
         for name, found in {
             "FAILURE": [each.id for each in failed],
+            "GROUP": [each.group for each in failed],
             "OPERATION": [each.number for each in operations],
             "TASK": [each.id for each in tasks],
         }.items()

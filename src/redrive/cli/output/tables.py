@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
 """Lists of queues, messages, failed messages, groups and operations, one row each."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
 
 from redrive.broker import QueueInfo, Received, TopicInfo
 from redrive.cli.output.message_text import body_line, exception_line
+from redrive.cli.output.sentences import length
 from redrive.cli.output.table import age, table
+from redrive.clock import system_clock
 from redrive.printable import one_line
 from redrive.recovery import (
     AuditEntry,
@@ -123,15 +125,34 @@ def failed_table(page: Sequence[FailedMessage]) -> Table:
 
 def groups_table(groups: Sequence[GroupInfo]) -> Table:
     """Return groups of failed messages."""
-    has_notes = any(each.notes for each in groups)
-    right = ("count", "first", "last", "notes")
-    columns = ("count", "first", "last", *(["notes"] if has_notes else []), "group", "what")
-    made = table(*columns, right=right, long=("what",))
+    more = [name for name, cell in _GROUP_CELLS.items() if any(cell(each) for each in groups)]
+    right = ("count", "first", "last", "notes", "again")
+    made = table("count", "first", "last", *more, "group", "what", right=right, long=("what",))
     for each in groups:
         row = [f"{each.count:,}", age(each.first_failed_at), age(each.last_failed_at)]
-        row += [str(each.notes or "-")] if has_notes else []
-        made.add_row(*row, Text(one_line(each.id)), Text(one_line(each.title)))
+        row += [_GROUP_CELLS[name](each) or "-" for name in more]
+        style = "dim" if each.is_snoozed else ""
+        made.add_row(*row, Text(one_line(each.id), style), Text(one_line(each.title), style))
     return made
+
+
+def _share(group: GroupInfo) -> str:
+    share = None if group.state is None else group.state.failed_again_share
+    return f"{share:.0%}" if share else ""
+
+
+def _snoozed(group: GroupInfo) -> str:
+    until = None if group.state is None or not group.is_snoozed else group.state.snoozed_until
+    return "" if until is None else length(until.timestamp() - system_clock.time())
+
+
+_GROUP_CELLS: Mapping[str, Callable[[GroupInfo], str]] = {
+    "notes": lambda group: str(group.notes or ""),
+    "again": _share,
+    "owner": lambda group: one_line(group.state.owner) if group.state is not None else "",
+    "snoozed": _snoozed,
+}
+"""The columns that a list of groups has if one of them has something there."""
 
 
 def statuses_table(counts: Mapping[Status, int]) -> Table:

@@ -24,6 +24,7 @@ from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.notifications.schema import WEBHOOKS
 from redrive.engines.sql.pipeline.schema import ITEM_INDEX, PIPELINES
 from redrive.engines.sql.recovery.counts_schema import POSTGRES_COUNTS
+from redrive.engines.sql.recovery.group_snooze_schema import GROUP_SNOOZE
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY, TRACES
 from redrive.engines.sql.routes.schema import ROUTES
 from redrive.errors import SchemaMismatch, UsageError
@@ -451,6 +452,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0018_sign_ins", POSTGRES.migration(SIGN_INS)),
     ("0019_webhooks", POSTGRES.migration(WEBHOOKS)),
     ("0020_shared_traces", POSTGRES.migration(TRACES)),
+    ("0021_group_snooze", POSTGRES.migration(GROUP_SNOOZE)),
 )
 
 

@@ -19,6 +19,7 @@ from redrive.engines.sql.migrations import pending
 from redrive.engines.sql.notifications.schema import WEBHOOKS
 from redrive.engines.sql.pipeline.schema import ITEM_INDEX, PIPELINES
 from redrive.engines.sql.recovery.counts_schema import SQLITE_COUNTS
+from redrive.engines.sql.recovery.group_snooze_schema import GROUP_SNOOZE
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY, TRACES
 from redrive.engines.sql.routes.schema import ROUTES
 from redrive.errors import SchemaMismatch
@@ -162,6 +163,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0018_sign_ins", SQLITE.migration(SIGN_INS)),
     ("0019_webhooks", SQLITE.migration(WEBHOOKS)),
     ("0020_shared_traces", SQLITE.migration(TRACES)),
+    ("0021_group_snooze", SQLITE.migration(GROUP_SNOOZE)),
 )
 
 _OLD_NAMES = re.compile(

@@ -11,6 +11,7 @@ from redrive.recovery import (
     DryRun,
     FailedMessage,
     GroupInfo,
+    GroupState,
     Kind,
     LaneInfo,
     Note,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # they are made of the fields of the records
     DryRunRecord: TypeAlias = ViewModel
     FailedModel: TypeAlias = ViewModel
     GroupModel: TypeAlias = ViewModel
+    GroupStateRecord: TypeAlias = ViewModel
     LaneModel: TypeAlias = ViewModel
     NoteModel: TypeAlias = ViewModel
     OperationRecord: TypeAlias = ViewModel
@@ -60,6 +62,7 @@ else:
     DryRunRecord = record_model(DryRun, "DryRunCounts")
     FailedModel = record_model(FailedMessage)
     GroupModel = record_model(GroupInfo)
+    GroupStateRecord = record_model(GroupState)
     LaneModel = record_model(LaneInfo)
     NoteModel = record_model(Note)
     OperationRecord = record_model(Operation, "OperationRecord", leave_out=("plan",))
@@ -74,6 +77,12 @@ class CountModel(ViewModel):
 
     count: int = Field(examples=[412])
     more: bool = Field(default=False, description="There are more than that; it is left out if there are not.")
+
+
+class GroupStateModel(GroupStateRecord):
+    """What people decided about a group, and what became of its messages that were sent again."""
+
+    id: str = Field(description="The group's id.", examples=["3f2a9c4e5b6d7081"])
 
 
 class AttemptModel(ViewModel):

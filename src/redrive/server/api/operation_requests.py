@@ -2,7 +2,6 @@
 """What a request for an operation asks of the facade, within the queues of the caller."""
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
 from redrive.broker.rules import ERROR_QUEUE
@@ -12,6 +11,7 @@ from redrive.recovery import Canary, Filter, Kind, Operation, Preview, Transform
 from redrive.server.api.endpoint import Caller
 from redrive.server.api.failure_models import CanaryModel, ChosenModel, OperationAsked, PreviewAsked, TransformModel
 from redrive.server.api.models import stated
+from redrive.server.api.requests import instant_in
 from redrive.server.api.within import ANY, filter_within, narrowed
 
 _SAMPLE: Final = 5
@@ -79,7 +79,7 @@ def _settings(asked: OperationAsked) -> dict[str, Any]:
     how["transform"] = None if asked.transform is None else _transform(asked.transform)
     canary = asked.canary
     how["canary"] = Canary(**canary.model_dump()) if isinstance(canary, CanaryModel) else canary
-    how["at"] = None if asked.at is None else _instant(asked.at)
+    how["at"] = None if asked.at is None else instant_in("at", asked.at)
     return how
 
 
@@ -94,10 +94,3 @@ def _only_limit(how: dict[str, Any]) -> int | None:
 
 def _transform(asked: TransformModel) -> Transform:
     return Transform.from_json(stated(asked))
-
-
-def _instant(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidSetting("at", text, "must be a time in ISO 8601, with its zone: 2031-05-04T09:30:00Z") from None

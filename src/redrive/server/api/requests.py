@@ -7,13 +7,14 @@ before it does something, and once more after it; a second request is refused, u
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from fastapi import Header
 
 from redrive.access.store import RequestState
-from redrive.errors import RequestRepeated, RequestUnderWay
+from redrive.errors import InvalidSetting, RequestRepeated, RequestUnderWay
 
 if TYPE_CHECKING:
     from redrive.server.api.endpoint import Caller
@@ -75,3 +76,11 @@ def done_with(caller: "Caller", key: str | None) -> Callable[[Any], object] | No
 
 def _name(caller: "Caller", key: str) -> str:
     return sha256(f"{caller.principal.name}\0{caller.action}\0{key}".encode()).hexdigest()
+
+
+def instant_in(name: str, text: str) -> datetime:
+    """Return the instant that a request states."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidSetting(name, text, "must be a time in ISO 8601, with its zone: 2031-05-04T09:30:00Z") from None

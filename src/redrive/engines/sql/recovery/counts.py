@@ -6,6 +6,7 @@ from redrive.engines.sql.recovery.audit import counts_of_notes
 from redrive.engines.sql.recovery.counts_schema import FILL_COUNTS, KIND
 from redrive.engines.sql.recovery.failure_records import next_change
 from redrive.engines.sql.recovery.filter_sql import Condition, condition
+from redrive.engines.sql.recovery.group_states import states_of
 from redrive.engines.sql.script import Script, Sql, scalar
 from redrive.recovery.port import CountDifference, Filter, GroupInfo, Status
 
@@ -71,6 +72,7 @@ def groups(
     )
     titles = yield from _titles([row["id"] for row in rows])
     noted = yield from counts_of_notes([f"group:{row['id']}" for row in rows])
+    states = (yield from states_of([row["id"] for row in rows])) if classifier not in ("queue", "type") else {}
     return [
         GroupInfo(
             id=row["id"],
@@ -80,6 +82,7 @@ def groups(
             first_failed_at=utc(row["first_failed_at"]),
             last_failed_at=utc(row["last_failed_at"]),
             notes=noted.get(f"group:{row['id']}", 0),
+            state=states.get(row["id"]),
         )
         for row in rows
     ]

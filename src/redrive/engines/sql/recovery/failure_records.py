@@ -9,6 +9,7 @@ from redrive.broker import tallies
 from redrive.engines import stored
 from redrive.engines.sql.history.failure_tallies import count_failed, count_in_lanes, count_recovered
 from redrive.engines.sql.recovery import attempt_details
+from redrive.engines.sql.recovery.group_states import count_outcomes
 from redrive.engines.sql.recovery.state_sql import among, transition
 from redrive.engines.sql.recovery.traces import OF_LAST, TRACES, SharedTraces
 from redrive.engines.sql.script import (
@@ -113,10 +114,10 @@ def record(arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
             TRACES: shared.rows,
         }
     )
+    yield from _store_failed_again(changed)  # while they are in the groups from which they were sent
+    yield from _store_untagged(changed)
     yield from _store_more(changed, change)
     yield from _store_attempts(added, changed, again)
-    yield from _store_failed_again(changed)
-    yield from _store_untagged(changed)
     yield from _store_edits(fresh, change)
     fresh_arrivals = [arrival for arrival, is_new in zip(arrivals, news, strict=True) if is_new]
     yield from count_failed((each.failure.queue, [group.id for group in each.groups]) for each in fresh_arrivals)
@@ -393,6 +394,7 @@ def _store_failed_again(changed: Mapping[int, Folded]) -> Script[None]:
     again = [(number, *each) for number, folded in changed.items() for each in folded.failed_again.items()]
     yield Many(_FAIL_AGAIN, [(time, _reason_of(arrival), operation, number) for number, operation, arrival in again])
     yield from count_in_lanes(tallies.FAILED_AGAIN, (arrival.failure.queue for _, _, arrival in again))
+    yield from count_outcomes("failed_again", [number for number, _, _ in again])
 
 
 def _store_untagged(changed: Mapping[int, Folded]) -> Script[None]:
@@ -400,11 +402,12 @@ def _store_untagged(changed: Mapping[int, Folded]) -> Script[None]:
     time = yield from now()
     for number, each in changed.items():
         if each.untagged is not None:
-            yield Sql(
+            ended = yield Sql(
                 f"UPDATE @.parts SET {_FAIL.to}, at = ?, reason = ? WHERE failure = ?"
-                f" AND {_FAIL.able} AND operation IN (SELECT number FROM @.operations)",
+                f" AND {_FAIL.able} AND operation IN (SELECT number FROM @.operations) RETURNING failure",
                 [time, _reason_of(each.untagged), number],
             )
+            yield from count_outcomes("failed_again", [number] * len(ended))
 
 
 def _reason_of(arrival: Arrival) -> str:
@@ -422,6 +425,7 @@ def _store_edits(fresh: Mapping[str, Folded], change: int) -> Script[None]:
             f"{_FAIL_AGAIN} RETURNING failure", [time, _reason_of(arrival), arrival.failure.operation, number]
         )
         if failed:
+            yield from count_outcomes("failed_again", [number])
             yield Sql(
                 f"UPDATE @.failures SET {replace.to}, edited_as = ?, settled_at = ?, change = ?"
                 f" WHERE number = ? AND {replace.able}"
@@ -460,6 +464,7 @@ def confirm(confirmations: Sequence[Confirmation]) -> Script[list[Confirmed]]:
         f"UPDATE @.failures SET {_CONFIRM.to}, settled_at = ?, change = ? WHERE number IN @ints AND {_CONFIRM.able}",
         [time, change, sorted(number for number, _ in news)],
     )
+    yield from count_outcomes("succeeded", [number for number, _ in news])
     yield from count_recovered(list(news))
     return [_confirmed(each, ids, before) for each in confirmations]
 

@@ -11,6 +11,7 @@ from redrive.engines.sql.recovery import (
     counts,
     failure_records,
     failures,
+    group_states,
     keys,
     kinds,
     leases,
@@ -73,7 +74,9 @@ class SqlLedger(SqlStore):
     aside = reads(set_asides.aside)
     drop_aside = writes(set_asides.drop_aside)
 
-    # --- notes and the audit trail
+    # --- groups, notes and the audit trail
+    group_state = reads(group_states.group_state)
+    set_group_state = writes(group_states.set_group_state)
     note = writes(audit_sql.note)
     notes = reads(audit_sql.notes)
     drop_note = writes(audit_sql.drop_note)
