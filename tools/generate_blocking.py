@@ -151,6 +151,7 @@ RECOVERY_HEAD = '''\
 """Recovery for programs without an event loop: scripts, Django, Flask. The same implementation, waited for."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import NoReturn, Self, Unpack
 

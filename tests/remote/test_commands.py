@@ -235,6 +235,7 @@ def test_notes_redirects_and_the_audit_trail_are_the_same_through_a_server(there
     assert there("redirects", "add", "orders", "orders-v2").exit_code == 0
     assert both("redirects", "list") == [{"from": "orders", "to": "orders-v2"}]
     assert "redirect" in {each["action"] for each in both("operations", "trail")}
+    assert {each["action"] for each in both("operations", "trail", "--action", "note", "--since", "1d")} == {"note"}
 
 
 def test_tokens_users_and_redactions_are_the_same_through_a_server(there, here, both):

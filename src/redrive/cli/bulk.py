@@ -9,6 +9,7 @@ from itertools import islice
 import typer
 
 from redrive.broker import Broker, Message, Resubmitted, Send, dead_letter_queue, views
+from redrive.cli.audit import AuditedChange
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.open import with_broker
 from redrive.cli.options.connection import BrokerConnection
@@ -131,7 +132,13 @@ def purge(connection: BrokerConnection, queue: str, *, yes: bool, noun: str) -> 
     """
     total = with_broker(connection, lambda broker: broker.inspect(queue)).ready
     confirm(f"Remove {count(total, noun)} from {queue} for good?", yes=yes or not total)
-    done = _run(connection, "removing", total, lambda broker, on_progress: broker.purge(queue, on_progress=on_progress))
+    done = _run(
+        connection,
+        "removing",
+        total,
+        lambda broker, on_progress: broker.purge(queue, on_progress=on_progress),
+        AuditedChange("messages.purge", f"queue:{queue}"),
+    )
     if connection.as_json:
         console.print_json(views.purged_view(queue, done.count, interrupted=done.is_interrupted))
     else:
@@ -187,6 +194,7 @@ def resubmit(
         words.bar,
         total,
         lambda broker, on_progress: broker.resubmit(queue, max_messages=max_messages, on_progress=on_progress),
+        AuditedChange("messages.resubmit", f"queue:{queue}"),
     )
     result = done.count if isinstance(done.count, Resubmitted) else Resubmitted(done.count)
     if connection.as_json:
@@ -241,6 +249,7 @@ def _run(
     name: str,
     total: int,
     do: Callable[[Broker, Callable[[int], None]], Awaitable[int]],
+    change: AuditedChange,
 ) -> _Done:
     """Do bulk work with a progress bar; Ctrl-C ends it after the page it is at."""
 
@@ -261,4 +270,4 @@ def _run(
             except _Interrupted:
                 return _Done(count, is_interrupted=True)
 
-    return with_broker(connection, work)
+    return with_broker(connection, work, change=change)

@@ -19,6 +19,7 @@ from redrive.access import Access, RedactionRules
 from redrive.access.redactions import rules_of_infos
 from redrive.broker import Broker, dead_letter_queue, is_own_queue, rules, source_queue
 from redrive.broker.port import Database, find_ability
+from redrive.cli.audit import AuditedChange, in_trail
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.options.connection import URL_VARIABLE, BrokerConnection, RecoveryConnection, missing_file
 from redrive.cli.options.sources import SOURCES_VARIABLE, Sources
@@ -62,19 +63,26 @@ _ID = re.compile(r"[0-9a-fA-F]{32}")
 # --- the queues
 
 
-def with_broker(connection: BrokerConnection, do: Callable[[Broker], Awaitable[T]], *, may_create: bool = False) -> T:
+def with_broker(
+    connection: BrokerConnection,
+    do: Callable[[Broker], Awaitable[T]],
+    *,
+    may_create: bool = False,
+    change: AuditedChange | None = None,
+) -> T:
     """Open the broker, do something with it, close it; an error is printed and ends the command.
 
     Args:
         connection: where it is.
         do: what to do.
         may_create: whether a database that does not exist is created; for other commands that is an error.
+        change: what it changes, for the audit trail; None: nothing.
     """
     url = connection.broker_url
     if not may_create:
         check_exists(url)
     try:
-        return asyncio.run(_connected(url, do))
+        return asyncio.run(_connected(url, lambda broker: in_trail(broker, change, lambda: do(broker))))
     except RedriveError as error:
         raise _failure(url, error) from None
 
@@ -94,17 +102,24 @@ async def _hide_stored(broker: Broker) -> None:
     also_hide(rules_of_infos(await open_access(broker).redactions.rules()) if is_database else RedactionRules())
 
 
-def with_access(connection: BrokerConnection, do: Callable[[Access], Awaitable[T]], *, may_create: bool = False) -> T:
+def with_access(
+    connection: BrokerConnection,
+    do: Callable[[Access], Awaitable[T]],
+    *,
+    may_create: bool = False,
+    change: AuditedChange | None = None,
+) -> T:
     """Open who may use the server, do something, close it; an error is printed and ends the command.
 
     Args:
         connection: where it is: a database, or a server that knows.
         do: what to do.
         may_create: whether a database that does not exist is created.
+        change: what it changes, for the audit trail; None: nothing.
     """
     if is_server(connection.broker_url):  # it refuses what it does not have
         return _through(connection, lambda server: do(cast("Access", RemoteAccess(server))))
-    return with_broker(connection, lambda broker: do(open_access(broker)), may_create=may_create)
+    return with_broker(connection, lambda broker: do(open_access(broker)), may_create=may_create, change=change)
 
 
 def with_webhooks(

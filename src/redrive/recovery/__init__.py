@@ -3,6 +3,7 @@
 
 from redrive.recovery import suggestions, views
 from redrive.recovery.arrivals import SetAside
+from redrive.recovery.audited import audited
 from redrive.recovery.blocking import BlockingRecovery
 from redrive.recovery.chosen import Chosen
 from redrive.recovery.events import (
@@ -37,6 +38,7 @@ from redrive.recovery.records import (
     Note,
     Part,
     ServiceInfo,
+    TrailFilter,
 )
 from redrive.recovery.recovery import Recovery
 from redrive.recovery.service import ServiceSettings, Step
@@ -94,8 +96,10 @@ __all__ = [
     "Status",
     "Step",
     "StraysDropped",
+    "TrailFilter",
     "Transform",
     "TransformSettings",
+    "audited",
     "exception_group",
     "suggestions",
     "views",

@@ -3,6 +3,7 @@
 """Recovery for programs without an event loop: scripts, Django, Flask. The same implementation, waited for."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import NoReturn, Self, Unpack
 
@@ -287,9 +288,33 @@ class BlockingRecovery:
         """Return the notes about something, the oldest first."""
         return self._portal.run(self._inner.notes(subject))
 
-    def trail(self, *, subject: str | None = None, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
-        """Return who did what, why, and what came of it; the newest first."""
-        return self._portal.run(self._inner.trail(subject=subject, before=before, limit=limit))
+    def trail(
+        self,
+        *,
+        subject: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[AuditEntry]:
+        """Return who did what, why, and what came of it; the newest first.
+
+        Args:
+            subject: what it was about: ``operation:7``, ``queue:orders``.
+            actor: who did it.
+            action: what was done: ``recover``, ``queues.delete``.
+            since: written then or later.
+            until: written before then.
+            before: the number of the last entry of the page before.
+            limit: how many at most.
+        """
+        return self._portal.run(
+            self._inner.trail(
+                subject=subject, actor=actor, action=action, since=since, until=until, before=before, limit=limit
+            )
+        )
 
     @property
     def session(self) -> str:
@@ -390,6 +415,18 @@ class BlockingRecovery:
             NoteNotFound: there is none with this number.
         """
         self._portal.run(self._inner.drop_note(number, actor=actor))
+
+    def audit(self, action: str, subject: str, *, actor: str = "", reason: str = "", outcome: str = "done") -> None:
+        """Write an entry to the audit trail about a change that is not recovery's own, such as one of a queue.
+
+        Args:
+            action: what was done: ``queues.delete``.
+            subject: what it was about: ``queue:orders``.
+            actor: who did it.
+            reason: why.
+            outcome: what came of it.
+        """
+        self._portal.run(self._inner.audit(action, subject, actor=actor, reason=reason, outcome=outcome))
 
     def set_group_state(self, id: str, **change: Unpack[GroupChange]) -> GroupState:
         """Decide who takes care of a group, and until when it needs no person; what is left out stays as it is.

@@ -53,6 +53,20 @@ class Bookkeeper(Reader):
         """
         await self._audited("drop-note", f"note:{number}", {"actor": actor}, self._ledger.drop_note(number, actor))
 
+    async def audit(
+        self, action: str, subject: str, *, actor: str = "", reason: str = "", outcome: str = "done"
+    ) -> None:
+        """Write an entry to the audit trail about a change that is not recovery's own, such as one of a queue.
+
+        Args:
+            action: what was done: ``queues.delete``.
+            subject: what it was about: ``queue:orders``.
+            actor: who did it.
+            reason: why.
+            outcome: what came of it.
+        """
+        await self._write_down(action, subject, {"actor": actor, "reason": reason}, outcome)
+
     # --- groups
 
     async def set_group_state(self, id: str, **change: Unpack[GroupChange]) -> GroupState:  # noqa: A002 - as in show
@@ -124,7 +138,7 @@ class Bookkeeper(Reader):
             number=0,
             at=utc(self._broker.clock.time()),
             actor=storable(who.get("actor", "")),
-            action=action,
+            action=storable(action),
             subject=storable(subject),
             reason=storable(who.get("reason", "")),
             outcome=storable(outcome),

@@ -27,6 +27,7 @@ from redrive.recovery.records import (
     Note,
     OperationRequest,
     Part,
+    TrailFilter,
 )
 from redrive.recovery.states import OperationEvent, Outcome, Status
 from redrive.recovery.suggestions import KindValue
@@ -193,10 +194,8 @@ class AuditStore(Protocol):
         """Add an entry to the audit trail that is not a change of the ledger itself, such as a refusal."""
         ...
 
-    async def trail(
-        self, *, subject: str | None = None, before: int | None = None, limit: int = 100
-    ) -> list[AuditEntry]:
-        """Return the audit trail, the newest entry first."""
+    async def trail(self, wanted: TrailFilter, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+        """Return entries of the audit trail, the newest first."""
         ...
 
 

@@ -28,6 +28,7 @@ from redrive.recovery.records import (
     Part,
     ServiceInfo,
     Staged,
+    TrailFilter,
     Work,
     storable,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "SetAside",
     "Staged",
     "Status",
+    "TrailFilter",
     "Work",
     "add",
     "belongs",

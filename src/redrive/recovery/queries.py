@@ -30,6 +30,7 @@ from redrive.recovery.records import (
     Note,
     Part,
     ServiceInfo,
+    TrailFilter,
 )
 from redrive.recovery.search import Search
 from redrive.recovery.settings import RecoverOptions, RecoverySettings, check_known
@@ -363,10 +364,29 @@ class Reader:
         return await self._ledger.notes(subject)
 
     async def trail(
-        self, *, subject: str | None = None, before: int | None = None, limit: int = 100
+        self,
+        *,
+        subject: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: int | None = None,
+        limit: int = 100,
     ) -> list[AuditEntry]:
-        """Return who did what, why, and what came of it; the newest first."""
-        return await self._ledger.trail(subject=subject, before=before, limit=limit)
+        """Return who did what, why, and what came of it; the newest first.
+
+        Args:
+            subject: what it was about: ``operation:7``, ``queue:orders``.
+            actor: who did it.
+            action: what was done: ``recover``, ``queues.delete``.
+            since: written then or later.
+            until: written before then.
+            before: the number of the last entry of the page before.
+            limit: how many at most.
+        """
+        wanted = TrailFilter(subject=subject, actor=actor, action=action, since=since, until=until)
+        return await self._ledger.trail(wanted, before=before, limit=limit)
 
     # --- inside
 

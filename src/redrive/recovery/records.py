@@ -226,6 +226,33 @@ class AuditEntry:
     outcome: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrailFilter:
+    """Which entries of the audit trail are meant: those that match every setting. None matches all.
+
+    Attributes:
+        subject: what they are about.
+        actor: who did it.
+        action: what was done.
+        since: written then or later.
+        until: written before then.
+    """
+
+    subject: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("subject", "actor", "action"):
+            if (text := getattr(self, name)) is not None:
+                check_words(name, text, 10_000)
+        for name in ("since", "until"):
+            if (at := getattr(self, name)) is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
+                raise InvalidSetting(name, at, "must be a datetime with a zone")
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The right to work on something, for a while. Each step of the work shows it; an old one is refused.

@@ -27,6 +27,7 @@ from redrive.recovery import (
     ServiceInfo,
     SetAside,
     Status,
+    TrailFilter,
 )
 from redrive.remote.broker import WITHOUT_DATABASE
 from redrive.remote.connection import ServerConnection, quoted
@@ -179,8 +180,9 @@ class RemoteLedger:
         """Return the notes about something."""
         return records(Note, await self._server.get("/notes", subject=subject))
 
-    async def trail(
-        self, *, subject: str | None = None, before: int | None = None, limit: int = 100, **more: Any
-    ) -> list[AuditEntry]:
-        """Return the audit trail, the newest entry first."""
-        return records(AuditEntry, await self._server.some("/audit", limit, subject=subject, before=before, **more))
+    async def trail(self, wanted: TrailFilter, *, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
+        """Return entries of the audit trail, the newest first."""
+        times = {"since": wanted.since, "until": wanted.until}
+        asked = {name: None if at is None else at.isoformat() for name, at in times.items()}
+        names = {"subject": wanted.subject, "actor": wanted.actor, "action": wanted.action}
+        return records(AuditEntry, await self._server.some("/audit", limit, before=before, **names, **asked))

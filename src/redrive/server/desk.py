@@ -13,14 +13,13 @@ from typing import Final, TypeVar
 from redrive.access import ACTIONS, Access, Action, Principal, Redaction, RedactionRules, Role, Trail, check
 from redrive.attention import Attention
 from redrive.broker import Broker
-from redrive.clock import utc
-from redrive.errors import Forbidden, MessageError, UsageError
+from redrive.errors import Forbidden
 from redrive.history import History
 from redrive.journey import Journeys
 from redrive.notifications import Notifications
 from redrive.pipeline import Pipelines
 from redrive.printable import one_line
-from redrive.recovery import AuditEntry, Filter, Reader, Recovery
+from redrive.recovery import Filter, Reader, Recovery, audited
 from redrive.routes import Routes
 from redrive.wiring import (
     open_access,
@@ -110,9 +109,8 @@ class Desk:
     ) -> T:
         """Change something, and write it to the audit trail.
 
-        An entry is written before the change, so that there is none without an entry, and one after it. Where the
-        facade writes its own entry, in one transaction with the change, that one is enough: ``Trail`` says which.
-        An entry that says *begun*, and none after it, means that it is not known what came of it.
+        ``audited`` writes an entry before the change, and one after it. Where the facade writes its own entry, in one
+        transaction with the change, that one is enough: ``Trail`` says which.
 
         Args:
             principal: who asks.
@@ -130,14 +128,9 @@ class Desk:
         await self._check(principal, wanted, subject, reason, queues, narrowed=narrowed)
         if wanted.trail is not Trail.DESK:
             return await call()
-        await self._write(principal, wanted, subject, reason, "begun")
-        try:
-            result = await call()
-        except (UsageError, MessageError) as error:
-            await self._write(principal, wanted, subject, reason, f"refused: {error}")
-            raise
-        await self._write(principal, wanted, subject, reason, "done")
-        return result
+        about, why = one_line(subject, _LONGEST), one_line(reason, _LONGEST)
+        actor = one_line(principal.actor, _LONGEST)
+        return await audited(self.recovery, wanted.name, about, call, actor=actor, reason=why)
 
     async def hides(self) -> Redaction:
         """Return what hides, by the rules of the server's file and by those that are stored."""
@@ -178,16 +171,13 @@ class Desk:
             raise
 
     async def _write(self, principal: Principal, action: Action, subject: str, reason: str, outcome: str) -> None:
-        entry = AuditEntry(
-            number=0,
-            at=utc(self.broker.clock.time()),
+        await self.recovery.audit(
+            action.name,
+            one_line(subject, _LONGEST),
             actor=one_line(principal.actor, _LONGEST),
-            action=action.name,
-            subject=one_line(subject, _LONGEST),
             reason=one_line(reason, _LONGEST),
             outcome=one_line(outcome, _LONGEST),
         )
-        await self.recovery.ledger.audit(entry)
 
 
 @asynccontextmanager

@@ -41,7 +41,7 @@ def test_what_cannot_be_redirected_says_why(ok, run, arguments, status, said):
 def test_refusals_are_on_the_trail(ok, run, read):
     run("redirects", "add", "orders", "nowhere", "--actor", "ana")
     ok("redirects", "add", "orders", "orders-v2", "--actor", "bob")
-    trail = read("operations", "trail", "--subject", "queue:orders")
+    trail = read("operations", "trail", "--subject", "queue:orders", "--action", "redirect")
     assert [(each["actor"], each["outcome"].partition(":")[0]) for each in trail] == [
         ("bob", "to orders-v2"),
         ("ana", "refused"),

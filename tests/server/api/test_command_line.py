@@ -46,6 +46,7 @@ QUESTIONS = {
     "operations lanes": "GET /lanes",
     "operations trail": "GET /audit",
     "operations trail --subject operation:1": "GET /audit?subject=operation:1",
+    "operations trail --action redirect --since 2026-01-01": "GET /audit?action=redirect&since=2026-01-01T00:00Z",
     "redirects list": "GET /redirects",
     "routes": "GET /routes",
     "routes list": "GET /routes",

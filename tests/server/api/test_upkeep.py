@@ -29,6 +29,21 @@ async def test_notes_are_written_read_and_removed(client, fail):
     assert (await client.post("/notes", json={"subject": "odd", "text": "x"})).status_code == 422
 
 
+async def test_the_trail_is_asked_by_actor_action_subject_and_time(client, desk):
+    await desk.recovery.audit("queues.delete", "queue:orders", actor="ann")
+    await desk.recovery.audit("queues.update", "queue:orders", actor="bob")
+
+    async def found(**asked):
+        return [each["actor"] for each in (await client.get("/audit", params=asked)).json()]
+
+    assert await found(actor="ann") == await found(action="queues.delete") == ["ann"]
+    assert await found(subject="queue:orders", actor="bob", since="2000-01-01T00:00:00Z") == ["bob"]
+    assert await found(until="2000-01-01T00:00:00+02:00") == []
+    for wrong in ("today", "2000-01-01"):
+        refused = await client.get("/audit", params={"since": wrong})
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid-setting")
+
+
 async def test_the_trail_has_who_did_what_and_pages(client, desk, fail):
     await fail()
     await client.put("/queues/more", json={})

@@ -2,7 +2,7 @@
 """``redrive operations``: list operations, watch them, control them, and run the service that works on them."""
 
 import asyncio
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.text import Text
@@ -16,7 +16,7 @@ from redrive.cli.options.groups import grouped
 from redrive.cli.options.page import Limit
 from redrive.cli.options.request import Actor, Detach, Reason, Wait, actor_name
 from redrive.cli.options.sources import Sources
-from redrive.cli.options.time import seconds
+from redrive.cli.options.time import moment, seconds
 from redrive.cli.options.transform import AllowTransform
 from redrive.cli.output import console
 from redrive.cli.output.message_text import exception_line
@@ -28,6 +28,7 @@ from redrive.cli.output.tables import lanes_table, operations_table, parts_table
 from redrive.cli.stop_signals import StopSignals, run_until_stopped
 from redrive.cli.watch import run_operation
 from redrive.errors import RedriveError
+from redrive.printable import one_line
 from redrive.recovery import Note, Operation, OperationState, Outcome, Part, views
 
 app = typer.Typer(no_args_is_help=True)
@@ -221,24 +222,33 @@ def trail(
     subject: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only entries about operation:7, queue:orders …")
     ] = None,
+    by: Annotated[str | None, typer.Option(metavar="ACTOR", help="Only what this one did.")] = None,
+    action: Annotated[str | None, typer.Option(metavar="WORD", help="Only recover, queues.delete …")] = None,
+    since: Annotated[str | None, typer.Option(metavar="WHEN", help="Not before: 2026-11-01T10:00Z, or 2h.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="Only before then.")] = None,
     before: Annotated[int | None, typer.Option(metavar="N", help="Continue before this entry.")] = None,
     limit: Limit = 20,
     connection: RecoveryConnection,
 ) -> None:
     """Show the audit trail, the newest entry first: who did what, why, and with what result.
 
-    Requests that were refused are in it, too.
+    Requests that were refused are in it, too; and changes of queues, topics,
+    routes, pipelines, tokens and users by commands and through the server.
+
+    Examples:
+      redrive operations trail --subject queue:orders
+      redrive operations trail --by ann --since 1d
     """
-    entries = with_recovery(
-        connection, lambda opened: opened.recovery.trail(subject=subject, before=before, limit=limit)
-    )
+    asked: dict[str, Any] = {"subject": subject, "actor": by, "action": action, "before": before, "limit": limit}
+    asked |= {"since": moment("since", since), "until": moment("until", until)}
+    entries = with_recovery(connection, lambda opened: opened.recovery.trail(**asked))
     if connection.as_json:
         console.print_json(views.records_view(entries))
     elif entries:
         for line in trail_lines(entries):
             console.out().print(line, soft_wrap=True)
     else:
-        about = "" if subject is None else f" about {subject}"
+        about = "" if subject is None else f" about {one_line(subject)}"
         console.say(f"no entries{about}" + ("" if before is None else f" before entry {before}"))
     if len(entries) == limit:
         console.hint(f"there may be more: --before {entries[-1].number}")

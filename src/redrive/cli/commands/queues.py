@@ -8,6 +8,7 @@ import typer
 
 from redrive.broker import QueueSettings, is_own_queue, views
 from redrive.cli import bulk
+from redrive.cli.audit import AuditedChange
 from redrive.cli.open import with_broker
 from redrive.cli.options.connection import BrokerConnection, Queue, Yes
 from redrive.cli.options.groups import grouped
@@ -78,7 +79,8 @@ def declare(queue: NewQueue, settings: StatedSettings, connection: BrokerConnect
       redrive queues declare readings --default-ttl 5m
       redrive queues declare orders --url sqlite:////var/lib/shop/orders.db
     """
-    with_broker(connection, lambda broker: broker.declare(queue, **settings.stated), may_create=True)
+    change = AuditedChange("queues.declare", f"queue:{queue}")
+    with_broker(connection, lambda broker: broker.declare(queue, **settings.stated), may_create=True, change=change)
     _print_changed(connection, queue, f"queue {queue} is declared")
 
 
@@ -93,7 +95,8 @@ def update(queue: Queue, settings: StatedSettings, connection: BrokerConnection)
       redrive queues update orders --max-delivery-count 20
       redrive queues update orders --default-ttl none
     """
-    with_broker(connection, lambda broker: broker.update(queue, **settings.stated))
+    change = AuditedChange("queues.update", f"queue:{queue}")
+    with_broker(connection, lambda broker: broker.update(queue, **settings.stated), change=change)
     _print_changed(connection, queue, f"queue {queue} is changed")
 
 
@@ -129,7 +132,9 @@ def delete(queue: Queue, *, yes: Yes = False, connection: BrokerConnection) -> N
         raise console.failure(NotAQueue(queue))
     held = sum(getattr(found, name) for name in COUNTS)
     confirm(f"Delete queue {queue} and {count(held, 'message')}?", yes=yes)
-    with_broker(connection, lambda broker: broker.delete(queue))
+    with_broker(
+        connection, lambda broker: broker.delete(queue), change=AuditedChange("queues.delete", f"queue:{queue}")
+    )
     if connection.as_json:
         console.print_json(views.deleted_view(queue, held))
     else:

@@ -8,6 +8,7 @@ import typer
 
 from redrive import duration
 from redrive.access import Access, NewToken, rights_of
+from redrive.cli.audit import AuditedChange
 from redrive.cli.commands.queues import hand_down
 from redrive.cli.open import with_access
 from redrive.cli.options.connection import BrokerConnection
@@ -92,7 +93,7 @@ def create(
     def make(access: Access) -> "Awaitable[NewToken]":
         return access.create_token(name, rights, expires_in=lasts, actor=getpass.getuser())
 
-    made = with_access(connection, make, may_create=True)
+    made = with_access(connection, make, may_create=True, change=AuditedChange("tokens.write", f"token:{name}"))
     if connection.as_json:
         console.print_plain_json({**made.info.view(), "token": made.secret})
     else:
@@ -109,7 +110,8 @@ def revoke(
     connection: BrokerConnection,
 ) -> None:
     """Revoke a token, at once; its id is what the list shows."""
-    found = with_access(connection, lambda access: access.revoke_token(token, even_last=even_last))
+    change = AuditedChange("tokens.write", f"token:{token}")
+    found = with_access(connection, lambda access: access.revoke_token(token, even_last=even_last), change=change)
     if connection.as_json:
         console.print_json(found.view())
     else:

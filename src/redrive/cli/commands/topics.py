@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from redrive.broker import Broker, Rule, TopicInfo, subscription_queue, views
+from redrive.cli.audit import AuditedChange
 from redrive.cli.commands.queues import hand_down
 from redrive.cli.open import with_broker
 from redrive.cli.options.connection import BrokerConnection, Yes
@@ -63,7 +64,10 @@ def declare(topic: Topic, settings: StatedTopicSettings, connection: BrokerConne
       redrive topics declare orders
       redrive topics declare orders --keep-unmatched yes
     """
-    with_broker(connection, lambda broker: broker.declare_topic(topic, **settings.stated), may_create=True)
+    change = _change(topic)
+    with_broker(
+        connection, lambda broker: broker.declare_topic(topic, **settings.stated), may_create=True, change=change
+    )
     _print_changed(connection, topic, f"topic {topic} is declared")
 
 
@@ -74,7 +78,7 @@ def update(topic: Topic, settings: StatedTopicSettings, connection: BrokerConnec
 
     Example: redrive topics update orders --keep-unmatched yes
     """
-    with_broker(connection, lambda broker: broker.update_topic(topic, **settings.stated))
+    with_broker(connection, lambda broker: broker.update_topic(topic, **settings.stated), change=_change(topic))
     _print_changed(connection, topic, f"topic {topic} is changed")
 
 
@@ -110,7 +114,7 @@ def subscribe(
         await broker.subscribe(topic, name, made, **settings.stated)
         return made
 
-    wanted, queue = with_broker(connection, add), subscription_queue(topic, name)
+    wanted, queue = with_broker(connection, add, change=_change(topic)), subscription_queue(topic, name)
     _print_changed(connection, topic, f"{queue} gets from now on what is sent to {topic}: {wanted}")
 
 
@@ -121,7 +125,7 @@ def unsubscribe(topic: Topic, name: Name, *, yes: Yes = False, connection: Broke
     queue = subscription_queue(topic, name)
     held = sum(_held(connection, topic, [queue]))
     confirm(f"Delete subscription {queue} and {count(held, 'message')}?", yes=yes)
-    with_broker(connection, lambda broker: broker.unsubscribe(topic, name))
+    with_broker(connection, lambda broker: broker.unsubscribe(topic, name), change=_change(topic))
     _print_deleted(connection, queue, held, f"subscription {queue} is deleted, with {count(held, 'message')}")
 
 
@@ -134,7 +138,7 @@ def delete(topic: Topic, *, yes: Yes = False, connection: BrokerConnection) -> N
     held = sum(_held(connection, topic, [topic, *queues]))
     what = f"topic {topic}, {count(len(queues), 'subscription')} and {count(held, 'message')}"
     confirm(f"Delete {what}?", yes=yes)
-    with_broker(connection, lambda broker: broker.delete(topic))
+    with_broker(connection, lambda broker: broker.delete(topic), change=_change(topic))
     _print_deleted(connection, topic, held, f"deleted: {what}")
 
 
@@ -187,3 +191,7 @@ def _print_deleted(connection: BrokerConnection, name: str, held: int, sentence:
         console.print_json(views.deleted_view(name, held))
     else:
         console.say(sentence)
+
+
+def _change(topic: str) -> AuditedChange:
+    return AuditedChange("topics.write", f"topic:{topic}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from redrive.access import Access, UserInfo, rights_of
+from redrive.cli.audit import AuditedChange
 from redrive.cli.commands.queues import hand_down
 from redrive.cli.commands.tokens import EvenLast, Queues, RoleName, SeesBodies
 from redrive.cli.open import with_access
@@ -76,7 +77,7 @@ def add(
     def make(access: Access) -> "Awaitable[UserInfo]":
         return access.add_user(name, password, rights, actor=getpass.getuser())
 
-    added = with_access(connection, make, may_create=True)
+    added = with_access(connection, make, may_create=True, change=_change(name))
     if connection.as_json:
         console.print_json(added.view())
     else:
@@ -88,7 +89,7 @@ def add(
 def password(name: UserName, connection: BrokerConnection) -> None:
     """Change the password of a person; their sessions end."""
     new = _password()
-    with_access(connection, lambda access: access.set_password(name, new))
+    with_access(connection, lambda access: access.set_password(name, new), change=_change(name))
     if connection.as_json:
         console.print_json({"name": name, "changed": True})
     else:
@@ -100,11 +101,15 @@ def password(name: UserName, connection: BrokerConnection) -> None:
 def remove(name: UserName, *, yes: Yes = False, even_last: EvenLast = False, connection: BrokerConnection) -> None:
     """Remove a person; their sessions end."""
     confirm(f"Remove user {name}?", yes=yes)
-    with_access(connection, lambda access: access.remove_user(name, even_last=even_last))
+    with_access(connection, lambda access: access.remove_user(name, even_last=even_last), change=_change(name))
     if connection.as_json:
         console.print_json({"name": name, "removed": True})
     else:
         console.say(f"user {name} is removed")
+
+
+def _change(name: str) -> AuditedChange:
+    return AuditedChange("users.write", f"user:{name}")
 
 
 def _password() -> str:

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from redrive import connect, open_pipelines
+from redrive.cli.audit import AuditedChange
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.options.connection import missing_file, typed_url
 from redrive.cli.options.request import Actor, Reason, actor_name
@@ -130,6 +131,10 @@ class ChangeOptions:
     def who(self) -> dict[str, str]:
         """The arguments of ``Pipelines`` that say who changes something, and why."""
         return {"actor": actor_name(self.actor), "reason": self.reason}
+
+    def noted(self, subject: str) -> AuditedChange:
+        """Return the change of something, for the audit trail."""
+        return AuditedChange("pipelines.change", subject, self.reason, self.actor)
 
 
 def states_of(words: list[str] | None) -> list[TaskState]:

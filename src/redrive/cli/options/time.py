@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from redrive import duration
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.output import console
+from redrive.clock import system_clock, utc
 from redrive.errors import RedriveError
 
 
@@ -31,6 +32,17 @@ def instant(option: str, text: str) -> datetime:
         problem = f"--{option} {text!r}: write a date such as 2026-11-01T22:00Z"
         raise console.refusal(problem, ExitStatus.NOT_UNDERSTOOD) from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def moment(option: str, text: str | None) -> datetime | None:
+    """Return the instant that an option states as a date, or as a length of time before now."""
+    if text is None:
+        return None
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return utc(system_clock.time() - (seconds(option, text) or 0.0))
+    return instant(option, text)
 
 
 def _parsed(option: str, text: str) -> float:

@@ -9,13 +9,13 @@ from pydantic import Field
 from redrive.broker import dead_letter_queue, is_own_queue
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.broker.views import View
-from redrive.recovery import MessageFailed, MessageSetAside, Note, Recovery, views
+from redrive.recovery import AuditEntry, MessageFailed, MessageSetAside, Note, Recovery, views
 from redrive.server.api.endpoint import Caller, Endpoints, Name
 from redrive.server.api.failure_models import AuditModel, NoteModel, SetAsideModel
 from redrive.server.api.groups import group_within
 from redrive.server.api.models import ViewModel
 from redrive.server.api.pages import LARGEST_NUMBER, PAGED, After, Before, Page
-from redrive.server.api.requests import Key, once
+from redrive.server.api.requests import Key, instant_in, once
 from redrive.server.api.within import failure_within, operation_within
 from redrive.telemetry import Event
 
@@ -26,6 +26,10 @@ Subject = Annotated[
         description="What they are about: group:<id>, failure:<id> or operation:<number>.",
         examples=["operation:7"],
     ),
+]
+Moment = Annotated[
+    str | None,
+    Query(max_length=40, description="A time in ISO 8601, with its zone.", examples=["2031-05-04T09:30:00Z"]),
 ]
 
 
@@ -188,14 +192,33 @@ async def _check_subject(caller: Caller, subject: str) -> None:
 async def list_audit(
     caller: Caller,
     page: Page,
+    *,
     subject: Annotated[
         str | None, Query(max_length=1_000, description="Only entries about operation:7, queue:orders …")
     ] = None,
+    actor: Annotated[str | None, Query(max_length=1_000, description="Only entries of this actor.")] = None,
+    action: Annotated[
+        str | None, Query(max_length=1_000, description="Only entries of recover, queues.delete …")
+    ] = None,
+    since: Moment = None,
+    until: Moment = None,
     before: Before = 0,
 ) -> list[View]:
     """Show the audit trail, the newest entry first: who did what, why, and with what result; refusals, too."""
-    trail = caller.desk.recovery.trail
-    found = await caller.look(lambda: trail(subject=subject, before=page.after(before) or None, limit=page.limit))
+    recovery = caller.desk.recovery
+
+    async def find() -> list[AuditEntry]:
+        return await recovery.trail(
+            subject=subject,
+            actor=actor,
+            action=action,
+            since=None if since is None else instant_in("since", since),
+            until=None if until is None else instant_in("until", until),
+            before=page.after(before) or None,
+            limit=page.limit,
+        )
+
+    found = await caller.look(find)
     return views.records_view(page.of(found, found[-1].number if found else None))
 
 

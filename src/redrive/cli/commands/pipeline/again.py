@@ -71,7 +71,7 @@ def resend(
       redrive pipeline resend --pipeline reports -d lab --rate 40/s --yes
       redrive pipeline resend --pipeline reports --state unknown --yes
     """
-    speed, who = per_second(rate), ChangeOptions(request.reason, request.actor).who
+    speed, change = per_second(rate), ChangeOptions(request.reason, request.actor)
     here = BrokerConnection(connection.url, connection.as_json)
     _check_either(tasks, pipeline)
     if pipeline is not None and state == "failed":
@@ -88,10 +88,10 @@ def resend(
         raise console.refusal("--dry-run is for --pipeline PIPELINE", ExitStatus.NOT_UNDERSTOOD)
 
     async def work(pipelines: Pipelines, task: str) -> TaskInfo:
-        return await pipelines.resend(task, which=which, again=what.again, **who)
+        return await pipelines.resend(task, which=which, again=what.again, **change.who)
 
     if tasks:
-        change_tasks(here, tasks, work, "ready to be done again")
+        change_tasks(here, tasks, work, "ready to be done again", change)
 
 
 @grouped
@@ -125,7 +125,7 @@ def revive(
         return await pipelines.revive(task, **change.who)
 
     if tasks:
-        change_tasks(connection, tasks, work, "waiting for a slot")
+        change_tasks(connection, tasks, work, "waiting for a slot", change)
 
 
 def _check_either(tasks: list[str] | None, pipeline: str | None) -> None:

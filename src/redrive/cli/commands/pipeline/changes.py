@@ -39,7 +39,7 @@ def resolve(
     async def work(pipelines: Pipelines) -> TaskInfo:
         return await pipelines.resolve(task, item, arrived=as_ == "sent", **change.who)
 
-    found = with_pipelines(connection, work)
+    found = with_pipelines(connection, work, change=change.noted(f"task:{task}"))
     if connection.as_json:
         console.print_json(views.record_view(found))
         return
@@ -65,7 +65,7 @@ def hold(
         await pipelines.hold(name, destination, **change.who)
         return await _found(pipelines, name, destination)
 
-    info = with_pipelines(connection, work)
+    info = with_pipelines(connection, work, change=change.noted(f"destination:{name}/{destination}"))
     _print(connection, info, f"{destination} is held: what is made for it waits")
     if not connection.as_json:
         console.hint(f"to go on: redrive pipeline release {name} {destination}")
@@ -85,7 +85,7 @@ def release(
         await pipelines.release(name, destination, **change.who)
         return await _found(pipelines, name, destination)
 
-    info = with_pipelines(connection, work)
+    info = with_pipelines(connection, work, change=change.noted(f"destination:{name}/{destination}"))
     waiting = f"{count(info.waiting, 'task')} {'waits' if info.waiting == 1 else 'wait'} for a slot"
     _print(connection, info, f"{destination} is released; {waiting if info.waiting else 'nothing waits for a slot'}")
 
@@ -111,4 +111,4 @@ def cancel(tasks: TaskIds, *, change: ChangeOptions, connection: BrokerConnectio
     async def work(pipelines: Pipelines, task: str) -> TaskInfo:
         return await pipelines.cancel(task, **change.who)
 
-    change_tasks(connection, tasks, work, "cancelled")
+    change_tasks(connection, tasks, work, "cancelled", change)

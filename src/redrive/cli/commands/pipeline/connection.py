@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from redrive.broker import Broker, rules
+from redrive.cli.audit import AuditedChange, in_trail
 from redrive.cli.commands.routes.connection import find_functions
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.facades import open_pipelines
@@ -20,13 +21,21 @@ from redrive.printable import one_line
 T = TypeVar("T")
 
 
-def with_pipelines(connection: BrokerConnection, do: Callable[[Pipelines], Awaitable[T]]) -> T:
-    """Open the pipelines, do something with them, close them; an error is printed and ends the command."""
+def with_pipelines(
+    connection: BrokerConnection, do: Callable[[Pipelines], Awaitable[T]], *, change: AuditedChange | None = None
+) -> T:
+    """Open the pipelines, do something with them, close them; an error is printed and ends the command.
+
+    Args:
+        connection: where they are.
+        do: what to do.
+        change: what it changes, for the audit trail; None: nothing.
+    """
 
     async def work(broker: Broker) -> T:
         async with open_pipelines(broker) as pipelines:
             try:
-                return await do(pipelines)
+                return await in_trail(broker, change, lambda: do(pipelines))
             except PipelineNotFound as error:
                 raise no_pipeline(error.pipeline, await pipelines.names()) from None
 

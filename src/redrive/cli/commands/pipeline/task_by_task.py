@@ -9,6 +9,7 @@ import typer
 from redrive.cli.commands.pipeline.connection import with_pipelines
 from redrive.cli.exit_status import ExitStatus, status_of
 from redrive.cli.options.connection import BrokerConnection
+from redrive.cli.options.pipeline import ChangeOptions
 from redrive.cli.output import console
 from redrive.cli.output.progress import progress_bar
 from redrive.cli.output.sentences import count
@@ -54,6 +55,7 @@ def change_tasks(
     tasks: Sequence[str],
     do: Callable[[Pipelines, str], Awaitable[TaskInfo]],
     done: str,
+    change: ChangeOptions,
 ) -> None:
     """Change tasks one after another, and print what came of it; Ctrl-C ends it after a task.
 
@@ -62,6 +64,7 @@ def change_tasks(
         tasks: their ids.
         do: changes one.
         done: what they are then: ``cancelled``.
+        change: who changes them, and why.
     """
     wanted = list(dict.fromkeys(tasks))
     changes = TaskChanges(len(wanted))
@@ -78,7 +81,8 @@ def change_tasks(
                     changes.failed.append((task, error))
                 bar.advance(shown)
 
-    with_pipelines(connection, work)
+    subject = f"task:{wanted[0]}" if len(wanted) == 1 else count(len(wanted), "task")
+    with_pipelines(connection, work, change=change.noted(subject))
     _conclude(connection, changes, done)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from redrive.broker import Broker, rules
+from redrive.cli.audit import AuditedChange, in_trail
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.facades import open_routes
 from redrive.cli.open import with_broker
@@ -27,6 +28,7 @@ def with_routes(
     *,
     file: Path | None = None,
     may_create: bool = False,
+    change: AuditedChange | None = None,
 ) -> T:
     """Open the routes, do something with them, close them; an error is printed and ends the command.
 
@@ -35,6 +37,7 @@ def with_routes(
         do: what to do.
         file: the file that the routes come from, for errors that name its line.
         may_create: whether a database that does not exist is created.
+        change: what it changes, for the audit trail; None: nothing.
     """
 
     async def work(broker: Broker) -> T:
@@ -44,7 +47,7 @@ def with_routes(
             except InvalidRoute as error:
                 raise error if file is None else located(error, file) from None
 
-    return with_broker(connection, work, may_create=may_create)
+    return with_broker(connection, work, may_create=may_create, change=change)
 
 
 def with_route(
@@ -52,6 +55,8 @@ def with_route(
     name: str,
     application: str | None,
     do: Callable[[Routes, RouteInfo], Awaitable[T]],
+    *,
+    change: AuditedChange | None = None,
 ) -> T:
     """Find a route and do something with it, as ``with_routes`` does.
 
@@ -60,12 +65,15 @@ def with_route(
         name: its name.
         application: whose it is; None: the one application that has a route of that name.
         do: what to do.
+        change: what it changes, for the audit trail; None: nothing.
     """
 
-    async def work(routes: Routes) -> T:
-        return await do(routes, await routes.show(name, application or await _owner(routes, name)))
+    async def work(broker: Broker) -> T:
+        async with open_routes(broker) as routes:
+            info = await routes.show(name, application or await _owner(routes, name))
+            return await in_trail(broker, change, lambda: do(routes, info))
 
-    return with_routes(connection, work)
+    return with_broker(connection, work)
 
 
 async def _owner(routes: Routes, name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from redrive.cli.audit import AuditedChange
 from redrive.cli.commands.routes.connection import routes_in, with_routes
 from redrive.cli.exit_status import ExitStatus
 from redrive.cli.options.connection import BrokerConnection, missing_file
@@ -89,7 +90,9 @@ def add(file: RouteFile, *, only: Only = False, connection: BrokerConnection) ->
         await routes.apply(*wanted, remove_others_of=wanted[0].application if only else None)
         return changes
 
-    changes = with_routes(connection, change, file=file, may_create=True)
+    names = ", ".join(each.name for each in wanted)
+    noted = AuditedChange("routes.write", f"route:{names}")
+    changes = with_routes(connection, change, file=file, may_create=True, change=noted)
     if connection.as_json:
         console.print_json(_view(file, changes))
         return

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from redrive.cli import bulk
+from redrive.cli.audit import AuditedChange
 from redrive.cli.commands.routes.connection import with_route
 from redrive.cli.commands.routes.inspection import queue_of
 from redrive.cli.options.connection import BrokerConnection, Yes
@@ -32,7 +33,9 @@ def pause(
 
     Example: redrive routes pause big-orders --reason 'the warehouse moves'
     """
-    info = _changed(connection, name, application, lambda routes, whose: routes.pause(name, whose, reason=reason))
+    info = _changed(
+        connection, name, application, lambda routes, whose: routes.pause(name, whose, reason=reason), reason
+    )
     waits = "its events are stored, and wait" if info.queue else "it stores nothing, so its events are lost meanwhile"
     _print(connection, info, f"route {name} is paused: {waits}")
 
@@ -126,13 +129,15 @@ def _changed(
     name: str,
     application: str | None,
     change: Callable[[Routes, str], Awaitable[None]],
+    reason: str = "",
 ) -> RouteInfo:
     """Change a route; return what it is then."""
 
     async def work(routes: Routes, info: RouteInfo) -> RouteInfo:
         return await changed_route(routes, info, lambda _name, whose: change(routes, whose))
 
-    return with_route(connection, name, application, work)
+    noted = AuditedChange("routes.change", f"route:{name}", reason)
+    return with_route(connection, name, application, work, change=noted)
 
 
 def _ending(info: RouteInfo) -> str:

@@ -4,7 +4,7 @@
 from redrive.clock import utc
 from redrive.engines.sql.script import Script, Sql, now, plain, scalar, values_of
 from redrive.errors import NoteNotFound
-from redrive.recovery.port import AuditEntry, Note
+from redrive.recovery.port import AuditEntry, Note, TrailFilter
 
 # --- notes
 
@@ -62,18 +62,20 @@ def audit(entry: AuditEntry) -> Script[None]:
     yield from write_audit(entry.actor, entry.action, entry.subject, entry.reason, entry.outcome)
 
 
-def trail(*, subject: str | None = None, before: int | None = None, limit: int = 100) -> Script[list[AuditEntry]]:
-    """Return the audit trail, the newest entry first."""
-    where, values = "TRUE", list[object]()
-    if subject is not None:
-        where += " AND subject = ?"
-        values.append(subject)
-    if before is not None:
-        where += " AND number < ?"
-        values.append(before)
+def trail(wanted: TrailFilter, *, before: int | None = None, limit: int = 100) -> Script[list[AuditEntry]]:
+    """Return entries of the audit trail, the newest first."""
+    asked: dict[str, object] = {
+        "subject = ?": wanted.subject,
+        "actor = ?": wanted.actor,
+        "action = ?": wanted.action,
+        "at >= ?": wanted.since and wanted.since.timestamp(),
+        "at < ?": wanted.until and wanted.until.timestamp(),
+        "number < ?": before,
+    }
+    stated = {text: value for text, value in asked.items() if value is not None}
     rows = yield Sql(
         "SELECT number, at, actor, action, subject, reason, outcome FROM @.audit"
-        f" WHERE {where} ORDER BY number DESC LIMIT ?",
-        [*values, limit],
+        f" WHERE {' AND '.join(['TRUE', *stated])} ORDER BY number DESC LIMIT ?",
+        [*stated.values(), limit],
     )
     return [AuditEntry(**values_of(row, at=utc(row["at"]))) for row in rows]
