@@ -160,6 +160,7 @@ from redrive.broker import BlockingBroker
 from redrive.errors import UsageError
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
+from redrive.recovery.dry_run import DryRun
 from redrive.recovery.filter import Filter
 from redrive.recovery.group_state import GroupChange, GroupState
 from redrive.recovery.list_order import Order, Place
@@ -168,7 +169,6 @@ from redrive.recovery.queries import Preview
 from redrive.recovery.records import (
     AuditEntry,
     CountDifference,
-    DryRun,
     FailedDetail,
     FailedMessage,
     Found,

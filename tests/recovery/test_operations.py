@@ -13,7 +13,7 @@ import pytest
 from redrive.broker import Send
 from redrive.clock import utc
 from redrive.errors import InvalidSetting, OperationConflict, OperationNotFound
-from redrive.recovery import Canary, Filter, OperationChanged, OperationState, Outcome, Status, Step
+from redrive.recovery import Canary, Filter, Kind, OperationChanged, OperationState, Outcome, Status, Step
 from tests.recovery.sites import Crash
 
 
@@ -340,6 +340,33 @@ async def test_a_dry_run_counts_what_the_real_run_finds(process):
     real = await process.recovered()
     assert (real.progress.total, real.progress.forwarded) == (dry.matched, dry.free)
     assert len(await process.arrived()) == dry.by_destination["orders"]
+
+
+async def still_failing(process, *chosen, **how):
+    found = (await process.recovery.dry_run(*chosen, **how)).still_failing
+    return [(each.destination, each.exception_type.rpartition(".")[2], each.count) for each in found]
+
+
+async def test_a_dry_run_says_where_messages_still_fail_with_the_same_exception(process):
+    """Ten minutes after the last such failure it does so no more; another exception is no matter."""
+    await process.fail(2)
+    await process.fail(1, queue="billing")
+    process.clock.advance(590)
+    await process.fail(1, kind="shop.errors.NoCredit")
+    assert await still_failing(process, "exception:NoStock") == [("billing", "NoStock", 1), ("orders", "NoStock", 2)]
+    process.clock.advance(20)
+    assert await still_failing(process, "exception:NoStock") == []
+    assert await still_failing(process, "") == [("orders", "NoCredit", 1)]
+    await process.fail(1)
+    assert await still_failing(process, "queue:orders") == [("orders", "NoCredit", 1), ("orders", "NoStock", 3)]
+
+
+async def test_a_dry_run_looks_at_the_queue_that_messages_would_go_to(process):
+    await process.fail(1)
+    assert await still_failing(process, "", redirect="billing") == []
+    await process.fail(1, queue="billing")
+    assert await still_failing(process, "queue:orders", redirect="billing") == [("billing", "NoStock", 1)]
+    assert await still_failing(process, "queue:orders", Kind.ARCHIVE) == []
 
 
 async def test_a_dry_run_knows_what_others_have(process):

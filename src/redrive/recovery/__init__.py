@@ -6,6 +6,7 @@ from redrive.recovery.arrivals import SetAside
 from redrive.recovery.audited import audited
 from redrive.recovery.blocking import BlockingRecovery
 from redrive.recovery.chosen import Chosen
+from redrive.recovery.dry_run import DryRun, StillFailing
 from redrive.recovery.events import (
     MessageFailed,
     MessageRecovered,
@@ -28,7 +29,6 @@ from redrive.recovery.queries import Preview, Reader
 from redrive.recovery.records import (
     AuditEntry,
     CountDifference,
-    DryRun,
     FailedAttempt,
     FailedDetail,
     FailedMessage,
@@ -95,6 +95,7 @@ __all__ = [
     "SetAside",
     "Status",
     "Step",
+    "StillFailing",
     "StraysDropped",
     "TrailFilter",
     "Transform",

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from redrive.broker import Complete
 from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Recorded, SetAside
+from redrive.recovery.dry_run import DryRun
 from redrive.recovery.filter import Filter
 from redrive.recovery.group_state import GroupState
 from redrive.recovery.list_order import START, Order, Place
@@ -19,7 +20,6 @@ from redrive.recovery.operation import Operation, Plan
 from redrive.recovery.records import (
     AuditEntry,
     CountDifference,
-    DryRun,
     FailedDetail,
     FailedMessage,
     Found,

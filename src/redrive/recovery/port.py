@@ -2,6 +2,7 @@
 """The door for engines: all that a ledger is made of, beside the protocols in ``ledger.py``. Pure: no I/O, no clock."""
 
 from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Heard, Recorded, SetAside
+from redrive.recovery.dry_run import DryRun, StillFailing
 from redrive.recovery.failure_formats import FIELD_HEADERS, Failure
 from redrive.recovery.filter import Filter, Pattern
 from redrive.recovery.filter_values import NO_MESSAGE
@@ -15,7 +16,6 @@ from redrive.recovery.records import (
     AuditEntry,
     Batch,
     CountDifference,
-    DryRun,
     FailedAttempt,
     FailedDetail,
     FailedMessage,
@@ -122,6 +122,7 @@ __all__ = [
     "SetAside",
     "Staged",
     "Status",
+    "StillFailing",
     "TrailFilter",
     "Work",
     "add",

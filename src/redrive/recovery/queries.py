@@ -13,6 +13,7 @@ from redrive.clock import pause, utc
 from redrive.errors import FailureNotFound, InvalidSetting, QueueNotFound, TransformFailed
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
+from redrive.recovery.dry_run import DryRun
 from redrive.recovery.filter import Filter
 from redrive.recovery.filter_values import NO_MESSAGE
 from redrive.recovery.group_state import GroupState
@@ -21,7 +22,6 @@ from redrive.recovery.list_order import START, Order, Place
 from redrive.recovery.operation import Kind, Operation, Plan
 from redrive.recovery.records import (
     AuditEntry,
-    DryRun,
     FailedDetail,
     FailedMessage,
     Found,

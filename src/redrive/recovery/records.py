@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ from redrive.broker import Message
 from redrive.errors import InvalidSetting
 from redrive.recovery.group_state import GroupState
 from redrive.recovery.list_order import Place
-from redrive.recovery.operation import Holder, Plan, in_the_way
+from redrive.recovery.operation import Plan
 from redrive.recovery.states import BatchState, OperationState, Outcome, Status
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL takes no NUL, no encoding takes half of a surrogate pair
@@ -375,34 +375,3 @@ class OperationRequest:
         check_words("reason", self.reason)
         if self.key is not None:
             check_words("key", self.key)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DryRun:
-    """What an operation would find.
-
-    Attributes:
-        matched: the messages that match.
-        free: those of them that the operation would get.
-        taken: those that another operation has already.
-        blocking: the oldest of the operations that have them.
-        holders: all operations that have them, the oldest first.
-        by_destination: how many would go to which queue.
-        unknown_ids: ids that no failed message has.
-    """
-
-    matched: int
-    free: int
-    taken: int = 0
-    blocking: int | None = None
-    holders: Sequence[Holder] = ()
-    by_destination: Mapping[str, int] = field(default_factory=dict[str, int])
-    unknown_ids: Sequence[str] = ()
-
-    def conflict(self, *, again: str = "again=True") -> str:
-        """Return a sentence about the operations that have the messages, and the way out; empty if there are none.
-
-        Args:
-            again: what to write to have messages sent once more whose results are not known.
-        """
-        return in_the_way(self.holders, again=again) if self.holders else ""

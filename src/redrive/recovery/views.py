@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redrive.broker.views import View, message_view, received_view
 from redrive.recovery.arrivals import SetAside
+from redrive.recovery.dry_run import DryRun
 from redrive.recovery.filter import Filter
 from redrive.recovery.group_state import GroupState
 from redrive.recovery.operation import Operation
 from redrive.recovery.records import (
     AuditEntry,
     CountDifference,
-    DryRun,
     FailedDetail,
     FailedMessage,
     GroupInfo,

@@ -11,8 +11,9 @@ from redrive.cli.output import console
 from redrive.cli.output.operation_detail import unknown_ids_text
 from redrive.cli.output.previews import print_previews
 from redrive.cli.output.sentences import count, some, span, verb
+from redrive.cli.output.table import age
 from redrive.printable import one_line
-from redrive.recovery import DryRun, Filter, Preview, Status, views
+from redrive.recovery import DryRun, Filter, Preview, Status, StillFailing, views
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +91,20 @@ def _lines(seen: Forecast, would: str) -> list[Text]:
     matches, free = verb(found.matched, "matches"), verb(found.free, "is")
     lines = [Text(f"{found.matched:,} {matches}, {found.free:,} {free} available")]
     lines += [Text(f"  failed {seen.span}")] if seen.span else []
-    lines += [Text(f"  {number:,} {would} {one_line(to)}") for to, number in found.by_destination.items()]
+    for to, number in found.by_destination.items():
+        lines.append(Text(f"  {number:,} {would} {one_line(to)}"))
+        lines += [_failing(each) for each in found.still_failing if each.destination == to]
     if found.holders:
         skipped = f"{found.taken:,} {verb(found.taken, 'is')} skipped"
         lines.append(Text(f"{skipped}: {found.conflict(again='--again')}"))
     if found.unknown_ids:
         lines.append(Text(unknown_ids_text(found.unknown_ids)))
     return lines
+
+
+def _failing(each: StillFailing) -> Text:
+    what = f"still failing there: {one_line(each.exception_type)}, last {age(each.last_failed_at)} ago"
+    return Text(f"    {what} ({each.count:,} of these)", "yellow")
 
 
 def check_any(seen: Forecast) -> None:

@@ -2,7 +2,7 @@
 """Operations in SQL: requests, decisions of people about them, and their figures."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ from redrive.recovery.port import (
     PartEvent,
     Plan,
     Status,
+    StillFailing,
     in_the_way,
     progress,
     storable,
@@ -53,6 +54,8 @@ _IS_ENDED = among("state", ENDED)
 _IS_CLAIM = among("p.outcome", CLAIMS)  # in every query for a claim, so that the partial index is used
 _TAKEN = f"SELECT 1 FROM @.parts p WHERE p.failure = f.number AND {_IS_CLAIM}"
 _OUTCOMES = ", ".join(f"count(*) FILTER (WHERE {among('outcome', [each])})" for each in Outcome)  # groups are sorted
+_LATELY_S = 600.0
+"""For how long after its last failure a destination counts as failing still."""
 _STATE_REASON = "told"
 """The column of an operation's ``state_reason``, with the name that the first migration gave it."""
 _COLUMNS = (
@@ -238,7 +241,10 @@ def dry_run(plan: Plan) -> Script[DryRun]:
     """Say what an operation would find."""
     matched = yield from _matched(plan)
     holders = yield from _holders(plan)
-    by_destination = yield from _by_destination(plan)
+    kinds = yield from _by_destination(plan)
+    by_destination: dict[str, int] = {}
+    for (to, _), many in kinds.items():
+        by_destination[to] = by_destination.get(to, 0) + many
     return DryRun(
         matched=matched,
         free=sum(by_destination.values()),
@@ -246,30 +252,48 @@ def dry_run(plan: Plan) -> Script[DryRun]:
         blocking=holders[0].operation if holders else None,
         holders=holders,
         by_destination=by_destination,
+        still_failing=(yield from _still_failing(kinds)) if plan.kind is Kind.RECOVER else (),
         unknown_ids=(yield from _unknown_ids(plan.filter)),
     )
 
 
-def _by_destination(plan: Plan) -> Script[dict[str, int]]:
-    """Return how many messages would go to which queue."""
+def _by_destination(plan: Plan) -> Script[dict[tuple[str, str], int]]:
+    """Return how many messages would go to which queue, by their exceptions."""
     found = yield from wanted(plan)
     able = sources(MESSAGES, plan.kind.event)
     if plan.again:
         able = (*able, Status.RETRY_ISSUED)
     limit = "" if plan.limit is None else f" ORDER BY f.number LIMIT {int(plan.limit)}"
-    chosen = f"SELECT f.number, f.queue, f.status FROM @.failures f WHERE {found.text}{limit}"
+    chosen = f"SELECT f.number, f.queue, f.exception_type, f.status FROM @.failures f WHERE {found.text}{limit}"
     rows = yield Sql(
-        f"SELECT f.queue, count(*) FROM ({chosen}) f WHERE {among('f.status', able)}"
+        f"SELECT f.queue, f.exception_type, count(*) FROM ({chosen}) f WHERE {among('f.status', able)}"
         f" AND NOT EXISTS ({_TAKEN} AND {_is_held(plan)})"
-        " GROUP BY f.queue ORDER BY f.queue",
+        " GROUP BY f.queue, f.exception_type ORDER BY f.queue, f.exception_type",
         found.values,
     )
     ways = yield from redirects()
-    destinations: dict[str, int] = {}
-    for queue, many in rows:
+    destinations: dict[tuple[str, str], int] = {}
+    for queue, exception, many in rows:
         to: str = plan.redirect or ways.get(queue) or queue
-        destinations[to] = destinations.get(to, 0) + many
+        destinations[to, exception] = destinations.get((to, exception), 0) + many
     return destinations
+
+
+def _still_failing(kinds: Mapping[tuple[str, str], int]) -> Script[list[StillFailing]]:
+    """Return the exceptions of messages with which others failed lately where these would go; from the counts."""
+    rows = yield Sql(
+        "SELECT f.queue, f.exception_type, max(f.last_failed_at) FROM @.failure_counts f"
+        f" WHERE {among('f.status', [Status.UNRESOLVED])} AND f.n > 0 AND f.queue IN @texts"
+        " GROUP BY f.queue, f.exception_type",
+        [sorted({queue for queue, _ in kinds})],
+    )
+    time = yield from now()
+    last = {(queue, exception): at for queue, exception, at in rows if exception and at >= time - _LATELY_S}
+    return [
+        StillFailing(destination=kind[0], exception_type=kind[1], count=many, last_failed_at=utc(last[kind]))
+        for kind, many in kinds.items()
+        if kind in last
+    ]
 
 
 # --- looking
