@@ -25,7 +25,8 @@ from redrive.recovery.ingest import Classifier
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.list_order import Order, Place
 from redrive.recovery.operation import Holder, Kind, Operation, Plan, Progress
-from redrive.recovery.queries import Preview, Reader
+from redrive.recovery.preview import Preview
+from redrive.recovery.queries import Reader
 from redrive.recovery.records import (
     AuditEntry,
     CountDifference,

@@ -17,7 +17,7 @@ from redrive.recovery.filter import Filter
 from redrive.recovery.group_state import GroupChange, GroupState
 from redrive.recovery.list_order import Order, Place
 from redrive.recovery.operation import Kind, Operation
-from redrive.recovery.queries import Preview
+from redrive.recovery.preview import Preview
 from redrive.recovery.records import (
     AuditEntry,
     CountDifference,

@@ -2,10 +2,10 @@
 """Finding failures, and seeing what becomes of them: the part of recovery that changes nothing."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
 from redrive import duration
 from redrive.broker import Broker, dead_letter_queue, is_own_queue
@@ -20,6 +20,8 @@ from redrive.recovery.group_state import GroupState
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.list_order import START, Order, Place
 from redrive.recovery.operation import Kind, Operation, Plan
+from redrive.recovery.preview import Preview
+from redrive.recovery.queues_by_route import QueuesByRoute, without_routes
 from redrive.recovery.records import (
     AuditEntry,
     FailedDetail,
@@ -50,29 +52,6 @@ _SHORTEST_ID = 4
 """So much of the beginning of an id is needed to find its message."""
 
 _ID = re.compile(r"[0-9a-f]{32}")
-
-QueuesByRoute: TypeAlias = Callable[[], Awaitable[Mapping[str, Sequence[str]]]]
-"""Returns the queues of every route there is, by its name: what a filter with ``route:`` means."""
-
-
-async def without_routes() -> Mapping[str, Sequence[str]]:
-    """Return the queues of routes where there are none."""
-    return {}
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What a transform would do to one message.
-
-    Attributes:
-        id: the failed message's id.
-        changes: what would change, as lines for a person.
-        problem: why it cannot be changed; empty if it can.
-    """
-
-    id: str
-    changes: Sequence[str]
-    problem: str = ""
 
 
 class Reader:
@@ -282,7 +261,7 @@ class Reader:
         if kind is not Kind.RECOVER:
             plan = Plan(kind=kind, filter=plan.filter, limit=plan.limit)
         found = await self._ledger.dry_run(plan)
-        return found if not malformed else _with_unknown(found, malformed)
+        return found if not malformed else replace(found, unknown_ids=(*found.unknown_ids, *malformed))
 
     async def preview(self, chosen: Chosen, transform: Transform, *, sample: int = 5) -> list[Preview]:
         """Say what a transform would do to the first few messages, and do nothing."""
@@ -416,7 +395,3 @@ class Reader:
         if plan.redirect is not None:
             await self._broker.inspect(plan.redirect)
         return plan, malformed
-
-
-def _with_unknown(found: DryRun, malformed: tuple[str, ...]) -> DryRun:
-    return replace(found, unknown_ids=(*found.unknown_ids, *malformed))

@@ -22,7 +22,8 @@ from redrive.recovery.filter import Filter
 from redrive.recovery.ingest import Classifier, Ingester, with_dead_letters
 from redrive.recovery.ledger import Ledger
 from redrive.recovery.operation import Kind, Operation, Plan
-from redrive.recovery.queries import PAGE, QueuesByRoute, without_routes
+from redrive.recovery.queries import PAGE
+from redrive.recovery.queues_by_route import QueuesByRoute, without_routes
 from redrive.recovery.records import (
     FailedMessage,
     OperationRequest,

@@ -30,7 +30,7 @@ from redrive.recovery.records import (
 from redrive.recovery.states import Status
 
 if TYPE_CHECKING:
-    from redrive.recovery.queries import Preview
+    from redrive.recovery.preview import Preview
 
 Record: TypeAlias = (
     FailedMessage | GroupInfo | GroupState | CountDifference | Note | Part | AuditEntry | ServiceInfo | LaneInfo
