@@ -1204,9 +1204,7 @@ class RequestUnderWay(RequestRepeated, code="request-under-way"):
     """A request with this key is being worked on, or its server ended a moment ago."""
 
     def __str__(self) -> str:
-        return (
-            f"a request with the key {self.key!r} is being worked on; make it again in a minute to see what came of it"
-        )
+        return f"a request with the key {self.key!r} is being worked on; make it again in a minute, to see its end"
 
 
 class SignInRequired(UsageError, code="sign-in-required"):

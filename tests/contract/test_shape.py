@@ -95,7 +95,7 @@ def most_lines(path: Path) -> int:
     if path.name == "errors.py":
         return 1_450  # all errors are one tree, to be looked up in
     if path.name == "blocking.py":
-        return 450  # written by a tool, a method for each of its twin
+        return 480  # written by a tool, a method for each of its twin
     return 700 if "engines" in path.parts else 400
 
 
