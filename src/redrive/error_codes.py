@@ -73,6 +73,7 @@ STATUSES = {
     "unknown-setting": ErrorStatus(2, 400),
     "user-conflict": ErrorStatus(6, 409),
     "user-not-found": ErrorStatus(3, 404),
+    "view-not-found": ErrorStatus(3, 404),
     "webhook-conflict": ErrorStatus(6, 409),
     "webhook-not-found": ErrorStatus(3, 404),
     # one message

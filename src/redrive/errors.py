@@ -52,6 +52,7 @@ RedriveError            - the base of them all
     UnknownSetting      - a setting that does not exist
     UserConflict        - a user of this name exists already
     UserNotFound        - no user has this name
+    ViewNotFound        - no saved view has this number
     WebhookConflict     - a webhook of this name exists already
     WebhookNotFound     - no webhook has this name
   MessageError          - this message: others are not affected
@@ -162,6 +163,7 @@ __all__ = [
     "UsageError",
     "UserConflict",
     "UserNotFound",
+    "ViewNotFound",
     "WebhookConflict",
     "WebhookNotFound",
 ]
@@ -1270,6 +1272,17 @@ class UserNotFound(UsageError, LookupError, code="user-not-found"):
 
     def __str__(self) -> str:
         return f"there is no user {self.user!r}; list them: redrive users"
+
+
+class ViewNotFound(UsageError, LookupError, code="view-not-found"):
+    """No saved view has this ``number``."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    def __str__(self) -> str:
+        return f"there is no saved view {self.number}; list them: GET /api/v1/views"
 
 
 class UserConflict(UsageError, code="user-conflict"):

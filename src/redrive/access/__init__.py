@@ -8,6 +8,7 @@ from redrive.access.records import RedactionInfo, RedactionKind, Rights, Session
 from redrive.access.redaction import Redaction, RedactionRules
 from redrive.access.redactions import Redactions
 from redrive.access.roles import ACTIONS, Action, Reach, Role, Trail, check, check_grant
+from redrive.access.saved_views import SavedView, SavedViews
 from redrive.access.store import AccessStore, LastChanges
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "Redactions",
     "Rights",
     "Role",
+    "SavedView",
+    "SavedViews",
     "SessionInfo",
     "TokenInfo",
     "Trail",

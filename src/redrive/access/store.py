@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from redrive.access.records import RedactionInfo, RedactionKind, Rights, SessionInfo, TokenInfo, UserInfo
+from redrive.access.saved_views import ViewStore
 
 
 class LastChanges(NamedTuple):
@@ -199,7 +200,7 @@ class RedactionStore(Protocol):
         ...
 
 
-class AccessStore(RequestStore, TokenStore, UserStore, RedactionStore, Protocol):
+class AccessStore(RequestStore, TokenStore, UserStore, RedactionStore, ViewStore, Protocol):
     """What the server keeps for itself."""
 
     async def open(self) -> None:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from redrive.access import ACTIONS, Access, Action, Principal, Redaction, RedactionRules, Role, Trail, check
+from redrive.access import ACTIONS, Access, Action, Principal, Redaction, RedactionRules, Role, SavedViews, Trail, check
 from redrive.attention import Attention
 from redrive.broker import Broker
 from redrive.errors import Forbidden
@@ -50,6 +50,7 @@ class Desk:
         slow: answers slow questions about failures, beside everything else and for a limited time.
         attention: says what needs a person; it looks at the other facades.
         access: tokens, users and sessions.
+        saved_views: filters that people keep under a name.
         notifications: webhooks, which are called when something needs a person.
         question_limit: how many seconds a slow question may take.
         redaction: hides what is not to be shown of messages, by the rules of the server's file.
@@ -64,6 +65,7 @@ class Desk:
     slow: Reader
     attention: Attention
     access: Access
+    saved_views: SavedViews
     notifications: Notifications
     question_limit: float = 5.0
     redaction: Redaction = field(default_factory=lambda: Redaction(RedactionRules()))
@@ -203,6 +205,7 @@ async def open_desk(
         routes = await stack.enter_async_context(open_routes(broker))
         pipelines = await stack.enter_async_context(open_pipelines(broker))
         history = await stack.enter_async_context(open_history(broker))
+        access = open_access(broker)
         attention = Attention(history, recovery, routes, pipelines)  # which are open
         yield Desk(
             broker=broker,
@@ -213,7 +216,8 @@ async def open_desk(
             journeys=await stack.enter_async_context(open_journeys(broker)),
             slow=open_slow_reader(broker, limit=question_limit, transforms=recovery.transforms),
             attention=attention,
-            access=open_access(broker),
+            access=access,
+            saved_views=SavedViews(access.store),
             notifications=open_notifications(broker, attention, networks),
             question_limit=question_limit,
             redaction=redaction or Redaction(RedactionRules()),

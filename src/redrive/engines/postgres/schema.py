@@ -17,7 +17,7 @@ from redrive.engines.postgres.history_schema import counting_functions
 from redrive.engines.postgres.journeys_schema import journeys_migration
 from redrive.engines.postgres.session_settings import in_transaction
 from redrive.engines.postgres.topics_schema import BODY, topics_migration
-from redrive.engines.sql.access.schema import ACCESS, REDACTIONS, REQUESTS, SIGN_INS
+from redrive.engines.sql.access.schema import ACCESS, REDACTIONS, REQUESTS, SIGN_INS, VIEWS
 from redrive.engines.sql.dialects import POSTGRES
 from redrive.engines.sql.history.schema import HISTORY, POSTGRES_TRIGGER
 from redrive.engines.sql.migrations import pending
@@ -453,6 +453,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0019_webhooks", POSTGRES.migration(WEBHOOKS)),
     ("0020_shared_traces", POSTGRES.migration(TRACES)),
     ("0021_group_snooze", POSTGRES.migration(GROUP_SNOOZE)),
+    ("0022_views", POSTGRES.migration(VIEWS)),
 )
 
 

@@ -11,7 +11,7 @@ import sqlite3
 from contextlib import closing
 from functools import cache
 
-from redrive.engines.sql.access.schema import ACCESS, REDACTIONS, REQUESTS, SIGN_INS
+from redrive.engines.sql.access.schema import ACCESS, REDACTIONS, REQUESTS, SIGN_INS, VIEWS
 from redrive.engines.sql.dialects import SQLITE
 from redrive.engines.sql.history.schema import HISTORY, SQLITE_TRIGGER
 from redrive.engines.sql.journey.schema import JOURNEYS
@@ -164,6 +164,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0019_webhooks", SQLITE.migration(WEBHOOKS)),
     ("0020_shared_traces", SQLITE.migration(TRACES)),
     ("0021_group_snooze", SQLITE.migration(GROUP_SNOOZE)),
+    ("0022_views", SQLITE.migration(VIEWS)),
 )
 
 _OLD_NAMES = re.compile(

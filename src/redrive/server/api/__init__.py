@@ -20,6 +20,7 @@ from redrive.server.api import (
     queues,
     redactions,
     routes,
+    saved_views,
     search,
     series,
     session,
@@ -32,6 +33,7 @@ from redrive.server.api import (
 
 ROUTERS: Final[Sequence[APIRouter]] = (
     overview.api.router,
+    saved_views.api.router,
     search.api.router,
     events.api.router,
     failures.api.router,

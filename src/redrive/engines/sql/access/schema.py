@@ -87,3 +87,16 @@ CREATE TABLE @.access_redactions (
     UNIQUE (kind, value)
 );
 """
+
+VIEWS = """
+-- filters that people keep under a name
+CREATE TABLE @.saved_views (
+    number @serial,
+    name text NOT NULL,
+    filter text NOT NULL,
+    grouped_by text NOT NULL,
+    owner text NOT NULL,
+    created_at @time NOT NULL
+);
+CREATE UNIQUE INDEX @_saved_views_owner ON @.saved_views (owner, name);
+"""

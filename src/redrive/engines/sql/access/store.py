@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The server's own store of an engine that is a database: each verb is a script."""
 
-from redrive.engines.sql.access import last_changes, redaction_rows, request_rows, token_rows, user_rows
+from redrive.engines.sql.access import last_changes, redaction_rows, request_rows, token_rows, user_rows, view_rows
 from redrive.engines.sql.verbs import SqlStore, joins, reads, writes
 
 
@@ -45,3 +45,9 @@ class SqlAccessStore(SqlStore):
     take_sign_in = writes(user_rows.take_sign_in)
     attempt = writes(user_rows.attempt)
     forgive = writes(user_rows.forgive)
+
+    # --- saved views
+    save_view = writes(view_rows.save_view)
+    saved_views = reads(view_rows.saved_views)
+    saved_view = reads(view_rows.saved_view)
+    remove_view = writes(view_rows.remove_view)
