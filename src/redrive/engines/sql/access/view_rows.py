@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Saved views in SQL."""
 
-from redrive.access.saved_views import SavedView
+from redrive.access import SavedView
 from redrive.clock import utc
 from redrive.engines.sql.script import Row, Script, Sql, now, plain, values_of
 
