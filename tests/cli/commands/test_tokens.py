@@ -38,7 +38,7 @@ def test_a_user_is_added_changed_and_removed(ok, read, run):
     assert [each["name"] for each in read("users")] == ["ann"]
     assert "ann" in ok("users")
     assert "another password" in ok("users", "password", "ann", stdin="another password\n")
-    assert ok("users", "remove", "ann", "--yes") == "user ann is removed\n"
+    assert ok("users", "remove", "ann", "--yes", "--even-last") == "user ann is removed\n"
     assert read("users") == []
 
 

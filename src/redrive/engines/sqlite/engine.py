@@ -83,9 +83,6 @@ _OLDEST_SQLITE = (3, 35, 0)
 _STATEMENTS = 512
 """So many statements are kept: one that inserts or changes several rows has a text for each number of rows."""
 
-_CHECKPOINT_PAGES = 4_000
-"""How long the write-ahead log gets: 16 MB. What is written again before then is copied into the file once."""
-
 _GLANCE_S = 0.004
 """A read of one statement may block the event loop for this long; if the disk takes longer, a thread is used."""
 
@@ -182,7 +179,6 @@ class SqliteEngine(HistoryVerbs):
             connection.execute("PRAGMA cache_size = -8192")
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.create_function(HEADER_FUNCTION, 2, stored.header_in, deterministic=True)
-            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             # some builds of SQLite write zeros to a page that becomes free, so that a deleted message is written again
             connection.execute("PRAGMA secure_delete = FAST")
         except BaseException:

@@ -41,7 +41,7 @@ PAGED: Final[dict[int | str, Any]] = {
 """What the document says about a list with pages."""
 
 
-LOOKED_UNTIL: Final = "redrive-looked-until"
+LOOKED_UNTIL: Final = "Redrive-Looked-Until"
 """The header of a search that was ended: how far it got."""
 
 SEARCHED: Final[dict[int | str, Any]] = {

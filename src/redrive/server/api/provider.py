@@ -23,7 +23,7 @@ from redrive.server.provider import Provider, new_intent
 _WITHIN_S: Final = 600.0
 _WINDOW_S: Final = 900.0
 _OF_ADDRESS: Final = 100
-_BROWSER: Final = "redrive-sign-in"
+_BROWSER: Final = "redrive_sign_in"
 _REDIRECTS: Final[dict[int | str, Any]] = {
     303: {"description": "Go on there.", "headers": {"Location": {"schema": {"type": "string"}}}},
 }
