@@ -37,6 +37,9 @@ STEP_S = 10.0
 PATIENT = 20
 """How often the same is seen before it is taken for a pause: a worker that slows down leaves messages in its queue."""
 
+VERY_PATIENT = 3_000
+"""How often, while a message is locked: its holder works, or waits for time to pass before it tries its store again."""
+
 
 @dataclass(frozen=True)
 class Dilemma:
@@ -165,13 +168,14 @@ async def dead_letters(broker: Broker) -> int:
 async def quiet(broker: Broker) -> None:
     """Wait until nothing is left to do now, except what waits for time to pass: a pause between two attempts."""
     unchanged, before = 0, None
-    while unchanged < PATIENT:
+    patience = PATIENT
+    while unchanged < patience:
         healthy = [queue for queue in await broker.queues() if not queue.name.endswith(f"/{FAILING}")]
         counts = [(queue.ready, queue.locked) for queue in healthy]
         if not any(ready or locked for ready, locked in counts):
             return
-        is_same = counts == before and not any(locked for _, locked in counts)
-        unchanged, before = unchanged + 1 if is_same else 0, counts
+        patience = VERY_PATIENT if any(locked for _, locked in counts) else PATIENT
+        unchanged, before = unchanged + 1 if counts == before else 0, counts
 
 
 WAYS = (("durable", "wait_all"), ("linked", "wait_all"), ("linked", "fail_fast"))

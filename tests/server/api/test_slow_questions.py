@@ -10,7 +10,7 @@ import pytest
 from redrive.recovery import search
 from redrive.server import ServerSettings, create_app
 from redrive.server.api import failures as endpoints
-from redrive.server.api.leaving import unless_left
+from redrive.server.api.client_disconnect import unless_left
 from tests.engines.test_questions import begun, end
 from tests.patience import PATIENCE_S
 from tests.server.conftest import client_of

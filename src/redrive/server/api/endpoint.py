@@ -25,7 +25,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from redrive.access import ACTIONS, Principal, Redaction, RedactionRules
 from redrive.broker.views import View
 from redrive.http.listener import Receive
-from redrive.server.api.leaving import unless_left
+from redrive.server.api.client_disconnect import unless_left
 from redrive.server.api.models import Problem
 from redrive.server.recent import ACTION, UNCOVER_HEADER
 
