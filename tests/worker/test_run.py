@@ -6,6 +6,7 @@ import asyncio
 import pytest
 
 from redrive import connect
+from redrive.broker import Abandon
 from redrive.errors import InvalidSetting, QueueNotFound
 from redrive.worker import Context, Recoverability, SlowDown, Worker
 
@@ -208,3 +209,31 @@ async def test_it_is_idle_only_if_nothing_was_found_and_nothing_was_taken_meanwh
     await worker_run._stop_when_idle(0.0)
     assert handler.looks == ["too late"]
     assert worker_run.is_stopping
+
+
+async def test_a_worker_is_not_idle_while_a_message_is_on_its_way_back_to_its_queue(lab, monkeypatch):
+    apply, is_free, first = lab.engine.apply, asyncio.Event(), asyncio.Event()
+
+    async def slow(effects):
+        if any(isinstance(each, Abandon) for each in effects):
+            await is_free.wait()
+        return await apply(effects)
+
+    monkeypatch.setattr(lab.engine, "apply", slow)
+    handled = []
+
+    @lab.worker.handler("orders", concurrency=1, prefetch=1)
+    async def handle(body: bytes):
+        handled.append(body)
+        await first.wait()
+
+    await lab.broker.send_many("orders", [b"1", b"2"])
+    await lab.start(until_idle=True)
+    await lab.until(lambda: handled == [b"1"])
+    await lab.advance(55, step=5)  # what was prefetched has waited too long, and is given back
+    first.set()
+    await lab.ticks(200)
+    assert not lab.running.done()
+    is_free.set()
+    await lab.running
+    assert handled == [b"1", b"2"]

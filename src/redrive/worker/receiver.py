@@ -65,16 +65,19 @@ class Receiver:
     async def run(self) -> None:
         """Fetch messages until cancelled."""
         while True:
-            if (room := min(self._wanted(), _MOST_AT_ONCE)) <= 0:
+            if self._wanted() <= 0:
                 self._wake.clear()
                 await self._wake.wait()
-            elif not await self._fetch(room):
+            elif not await self._fetch():
                 await self._engine.wait(self._queue, _IDLE_S)
 
     async def look(self) -> bool:
-        """Fetch what is ready now; say whether there is something to do, also if there is no room for it now."""
-        room = min(self._wanted(), _MOST_AT_ONCE)
-        return room <= 0 or await self._fetch(room)
+        """Fetch what is ready now; say whether there is something to do, also if there is no room for it now.
+
+        A message that is being given back is not handled, and not ready yet: it is waited for.
+        """
+        await self.released()
+        return await self._fetch()
 
     def next(self) -> HeldMessage | None:
         """Take the next message out of the buffer whose lock lasts long enough, if there is one."""
@@ -110,15 +113,19 @@ class Receiver:
         while self._releasing:
             await asyncio.wait(self._releasing)
 
-    async def _fetch(self, room: int) -> bool:
-        asked_at, began = 0.0, self._clock.time()
+    async def _fetch(self) -> bool:
+        """Fetch as many messages as there is room for; say whether there was one, or no room."""
+        asked_at, room, began = 0.0, 0, self._clock.time()
 
         def ask() -> Coroutine[Any, Any, list[Received]]:
             nonlocal asked_at
             asked_at = self._clock.monotonic()
             return self._take(room) if self._delete else self._engine.lock_next(self._queue, room)
 
-        async with self._asking:  # ``look`` also waits for what ``run`` is fetching
+        async with self._asking:  # ``look`` also waits for what ``run`` is fetching, which takes room
+            room = min(self._wanted(), _MOST_AT_ONCE)
+            if room <= 0:
+                return True
             found = await self._store_errors.keep_trying("receive", ask)
         if found and is_traced():
             spans.received(self._queue, found, (began, self._clock.time()), parent={})
