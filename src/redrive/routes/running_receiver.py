@@ -2,6 +2,8 @@
 """One receiver, running in this process."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 from redrive.clock import pause
@@ -22,11 +24,19 @@ class RunningReceiver:
         plan: the receiver and its routes.
         environment: what it works with.
         runners: the routes at work.
+        opening: returns the block that its parts are opened in.
     """
 
-    def __init__(self, plan: ReceiverPlan, environment: PartEnvironment, runners: Runners) -> None:
+    def __init__(
+        self,
+        plan: ReceiverPlan,
+        environment: PartEnvironment,
+        runners: Runners,
+        opening: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self.plan = plan
         self._environment = environment
+        self._opening = opening
         self._intake = _intake_of(plan, environment, runners)
         self._task = asyncio.create_task(self._run(), name=f"redrive-receiver-{plan.name}")
 
@@ -47,7 +57,8 @@ class RunningReceiver:
         while True:
             began = self._environment.clock.monotonic()
             try:
-                receiver = self.plan.receiver.open(self._environment)
+                with self._opening():
+                    receiver = self.plan.receiver.open(self._environment)
                 await receiver.run(ReportingIntake(self._intake, self.plan, self._environment))
             except Exception as error:  # noqa: BLE001 - it is reported, and the receiver is started again
                 failures = 1 if self._environment.clock.monotonic() - began > _RESTART.max else failures + 1

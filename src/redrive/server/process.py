@@ -7,8 +7,8 @@ It listens first. While the store is away, ``/live`` answers, everything else is
 import asyncio
 import ipaddress
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +28,7 @@ from redrive.http.listener import (
     uvicorn_server,
 )
 from redrive.notifications import EVENTS
-from redrive.parts import only_folders, only_functions
+from redrive.parts import any_variables, only_folders, only_functions, only_variables
 from redrive.pipeline import PipelinePlan, PipelineRunner, read_pipeline
 from redrive.printable import one_line
 from redrive.recovery import Recovery, ServiceSettings, TransformSettings
@@ -102,8 +102,7 @@ class ServerProcess:
         host, port = host_and_port(listen)
         check_reach(self._settings, host)
         front = _Front(self.health)
-        limited = only_functions(self._settings.allow), only_folders(self._settings.folders)
-        with bound_socket(listen, host, port) as listener, limited[0], limited[1]:
+        with bound_socket(listen, host, port) as listener, _limits(self._settings):
             http = uvicorn_server(front, "server", feature="redrive serve", grace=_GRACE_S)
             if self.on_listening is not None:
                 self.on_listening(address_text(host, listener.getsockname()[1]))
@@ -195,13 +194,14 @@ class ServerProcess:
                     tasks.append(self._part("ingest", _ingesting(desk.recovery, self._clock, self._stopping)))
                 if settings.routes:
                     await desk.routes.apply(*files.routes)
-                    routes = RouteRunner(desk.routes, http=http, on_event=self._on_event)
+                    routes = RouteRunner(desk.routes, http=http, own=files.routes, on_event=self._on_event)
                     tasks.append(self._part("routes", routes.run()))
                     stops.append(routes.stop)
                 for plan in files.pipelines if settings.pipelines else ():
                     opened = await stack.enter_async_context(open_pipeline(desk.broker, plan))
                     pipeline = PipelineRunner(opened, http=http, on_event=self._on_event)
-                    tasks.append(self._part(f"pipeline {plan.name}", pipeline.run()))
+                    with any_variables():  # as the task that begins here
+                        tasks.append(self._part(f"pipeline {plan.name}", pipeline.run()))
                     stops.append(pipeline.stop)
                 if settings.notifications:
                     for name, table in settings.webhooks.items():
@@ -223,6 +223,13 @@ class ServerProcess:
         self.health.note_part(name, runs=True)
         task.add_done_callback(lambda _: self.health.note_part(name, runs=False))
         return task
+
+
+@contextmanager
+def _limits(settings: ServerSettings) -> Generator[None]:
+    """Let what is stored call no function, use no file and read no variable that the settings do not name."""
+    with only_functions(settings.allow), only_folders(settings.folders), only_variables(settings.variables):
+        yield
 
 
 def check_reach(settings: ServerSettings, host: str) -> None:
@@ -259,6 +266,8 @@ async def _ingesting(recovery: Recovery, clock: Clock, stopping: asyncio.Event) 
 class _Files:
     """The routes and pipelines of files. They are read before functions are limited: who writes them runs the server.
 
+    For the same reason they may read any environment variable, which they do when they are opened.
+
     Args:
         settings: which files.
 
@@ -294,12 +303,17 @@ class _Front:
             await self._wait(scope, receive, send)
 
     async def _wait(self, scope: Packet, receive: Receive, send: Send) -> None:
-        from fastapi.responses import JSONResponse
+        from fastapi.responses import JSONResponse, Response
 
+        from redrive.server.console.files import file_response
+
+        response: Response
         if scope["path"] == "/live":
             response = JSONResponse({"status": "live"})
         elif scope["path"] == "/ready":
             response = JSONResponse(await self._health.readiness(), 503)
+        elif scope["path"].startswith("/static/"):  # of the page that says that the store is away
+            response = file_response(*scope["path"].removeprefix("/static/").partition("/")[::2])
         else:
             text, fix = "the store does not answer", "come back soon; /ready says since when"
             response = answer(problem(503, "engine-unavailable", text, fix), {"retry-after": "2"})

@@ -25,6 +25,7 @@ from redrive.http import listener
 from redrive.http.public_address import networks_of
 from redrive.notifications import EVENTS
 from redrive.notifications.webhook import check_webhook
+from redrive.parts import check_variable_names
 
 TABLE: Final = "server"
 """The table of the file that has them; other programs' tables beside it are left alone."""
@@ -48,6 +49,8 @@ class ServerSettings:
             comes over HTTP or is found in the database can name no other.
         folders: the folders whose files stored routes may read and write, and those that are written over HTTP. Without
             any, such a route does not run here.
+        variables: the environment variables that stored routes may read (``env:NAME``), and those that are written over
+            HTTP; ``*`` in a name stands for any characters. Routes and pipelines of its own files may read all.
         question_limit: how many seconds a slow question may take: text search, counts by time, exports page by page.
         require_sign_in: whether every request must say who it is from; a server that other machines can reach must.
             Otherwise every request from this machine is from an admin, with the name of the user who runs it.
@@ -78,6 +81,7 @@ class ServerSettings:
     max_body_bytes: int = 4_194_304
     allow: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     question_limit: float = 5.0
     require_sign_in: bool = False
     public_url: str = ""
@@ -109,6 +113,7 @@ class ServerSettings:
             "hosts",
             "allow",
             "folders",
+            "variables",
             "sources",
             "route_files",
             "pipeline_files",
@@ -116,6 +121,7 @@ class ServerSettings:
             "private_networks",
         ):
             object.__setattr__(self, name, _texts(name, getattr(self, name)))
+        check_variable_names("variables", self.variables)
         self._check_sign_in()
         networks_of(self.private_networks)
         _check_webhooks(self.webhooks)

