@@ -276,6 +276,65 @@ async def test_resubmitting_some_leaves_the_rest_free(broker):
     assert [one.body for one in await broker.receive(DEAD, max_messages=10)] == [b"3"]
 
 
+async def numbers_of(broker):
+    return [one.sequence for one in await broker.peek(DEAD)]
+
+
+async def test_dead_letters_are_received_and_resubmitted_by_their_numbers(broker):
+    await bury(broker, b"1", b"2", b"3")
+    first, second, third = await numbers_of(broker)
+    assert await broker.resubmit("orders", sequences=[third, second]) == 2
+    assert sorted(one.body for one in await broker.receive("orders", max_messages=10)) == [b"2", b"3"]
+    (held,) = await broker.receive_dead("orders", [first])
+    with pytest.raises(MessageNotFound):
+        await broker.resubmit("orders", sequences=[first])
+    await held.complete()
+    assert await broker.peek(DEAD) == []
+
+
+async def test_dead_letters_are_removed_by_their_numbers_all_or_none(broker):
+    await bury(broker, b"1", b"2")
+    first, second = await numbers_of(broker)
+    with pytest.raises(MessageNotFound):
+        await broker.purge(DEAD, sequences=[first, second + 100])
+    assert await broker.purge(DEAD, sequences=[second]) == 1
+    assert await numbers_of(broker) == [first]
+    with pytest.raises(InvalidSetting, match="are for dead letters only"):
+        await broker.purge("orders", sequences=[first])
+    with pytest.raises(InvalidSetting, match="is a dead-letter queue"):
+        await broker.resubmit(DEAD, sequences=[first])
+
+
+async def test_a_chosen_dead_letter_is_neither_lost_nor_doubled_when_the_store_goes_away_in_between(
+    broker, clock, monkeypatch
+):
+    await bury(broker, b"1", b"2")
+    first, second = await numbers_of(broker)
+
+    async def away(*_, **__):
+        raise EngineUnavailable("the store does not answer")
+
+    for call in (broker.resubmit("orders", sequences=[first]), broker.purge(DEAD, sequences=[second])):
+        with monkeypatch.context() as patch:
+            patch.setattr(broker.engine, "apply", away)
+            with pytest.raises(EngineUnavailable):
+                await call
+    assert await numbers_of(broker) == [first, second]
+    clock.advance(3_600)
+    assert await broker.resubmit("orders", sequences=[first]) == 1
+    assert await broker.purge(DEAD, sequences=[second]) == 1
+    assert [one.body for one in await broker.receive("orders", max_messages=9)] == [b"1"]
+
+
+async def test_a_chosen_dead_letter_that_its_queue_refuses_stays(broker):
+    await bury(broker, b"1", b"too large for it")
+    first, second = await numbers_of(broker)
+    await broker.update("orders", max_message_bytes=40)
+    found = await broker.resubmit("orders", sequences=[first, second])
+    assert (int(found), [each.sequence for each in found.stayed]) in ((1, [second]), (0, [first, second]))
+    assert (await broker.receive_dead("orders", [second]))[0].body == b"too large for it"
+
+
 async def test_resubmitting_nothing_is_nothing(broker):
     assert await broker.resubmit("orders") == 0
 

@@ -7,6 +7,7 @@ from redrive import open_recovery
 from redrive.broker import Broker, Cancel, Defer, Lock, Message, Send, SessionLock, SetSessionState
 from redrive.broker.port import (
     Browsing,
+    Choosing,
     Database,
     Deferral,
     Engine,
@@ -23,7 +24,7 @@ from redrive.retry import Fixed
 from redrive.testing import ManualClock
 from tests.conformance.core_engine import VERBS, CoreEngine
 
-ABILITIES = (Sessions, Deferral, Browsing, Maintenance, Database, OpenTransactions)
+ABILITIES = (Sessions, Deferral, Choosing, Browsing, Maintenance, Database, OpenTransactions)
 LOCK = Lock("orders", 1, 1)
 SESSION = SessionLock("orders", "a", 1, utc(0.0))
 

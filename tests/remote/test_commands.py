@@ -223,7 +223,9 @@ def test_dead_letters_are_seen_and_sent_again_through_a_server(there, here, both
     assert here("receive", "orders", "--dead-letter", "NoAddress").exit_code == 0
     (dead,) = both("dead", "list", "orders")
     assert dead["dead_letter"]["reason"] == "NoAddress"
-    assert json.loads(there("dead", "resubmit", "orders", "--yes", "--json").stdout)["resubmitted"] == 1
+    number = dead["sequence"]
+    assert json.loads(there("dead", "resubmit", "orders", number, "--yes", "--json").stdout)["resubmitted"] == 1
+    assert there("dead", "purge", "orders", number, "--yes").exit_code != 0
     assert [each["body"] for each in both("peek", "orders")] == ["one"]
 
 

@@ -5,9 +5,10 @@ What can never work is refused with its name and what it may be instead, never w
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from redrive import number
+from redrive import duration, instant, number
 from redrive.broker.effects import Cancel, Effect, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import Message, check_text
@@ -93,3 +94,19 @@ def check_payloads(messages: Iterable[Any]) -> list[Any]:
         expected = "must be a list of messages: ['one', 'two']; for a single one there is send"
         raise InvalidMessage("messages", type(messages).__name__, expected)
     return list(messages)
+
+
+def check_moment(at: datetime | duration.Duration, now: float) -> datetime:
+    """Return the instant that is meant by an instant, or by a length of time from now."""
+    if not isinstance(at, datetime):
+        return datetime.fromtimestamp(now + duration.seconds("at", at, zero=True), UTC)
+    return instant.in_utc("at", at)
+
+
+def check_process(opened_by: int | None, here: int) -> None:
+    """See that a broker is used by the process that opened it."""
+    if opened_by != here:
+        raise UsageError(
+            f"this broker was opened by process {opened_by}, and this is process {here}, forked from it: "
+            "open a broker in each process, after the fork: async with connect(...) as broker, or broker.open()"
+        )

@@ -210,6 +210,16 @@ class BlockingBroker:
             for one in self._portal.run(self._inner.receive_deferred(queue, sequences))
         ]
 
+    def receive_dead(self, queue: str, sequences: Sequence[int]) -> "list[BlockingDelivery]":
+        """Receive dead letters of a queue by their sequence numbers: all of them, or none.
+
+        Raises:
+            MessageNotFound: one of them is not there, or another receiver has it.
+        """
+        return [
+            BlockingDelivery(one, self._portal) for one in self._portal.run(self._inner.receive_dead(queue, sequences))
+        ]
+
     def accept_session(
         self, queue: str, session_id: str | None = None, *, wait: duration.Duration = 0.0
     ) -> "BlockingSession | None":
@@ -226,22 +236,32 @@ class BlockingBroker:
         """Look at messages without receiving them, in order of their numbers, whatever they are doing."""
         return self._portal.run(self._inner.peek(queue, max_messages=max_messages, start=start, states=states))
 
-    def purge(self, queue: str, *, on_progress: Callable[[int], object] | None = None) -> int:
-        """Remove every message that can be received now; return how many there were.
+    def purge(
+        self, queue: str, *, sequences: Sequence[int] | None = None, on_progress: Callable[[int], object] | None = None
+    ) -> int:
+        """Remove every message that can be received now, or dead letters by their numbers; return how many there were.
 
         In a queue with sessions, the messages of sessions that another receiver has locked stay.
         """
-        return self._portal.run(self._inner.purge(queue, on_progress=on_progress))
+        return self._portal.run(self._inner.purge(queue, sequences=sequences, on_progress=on_progress))
 
     def resubmit(
-        self, queue: str, *, max_messages: int | None = None, on_progress: Callable[[int], object] | None = None
+        self,
+        queue: str,
+        *,
+        max_messages: int | None = None,
+        sequences: Sequence[int] | None = None,
+        on_progress: Callable[[int], object] | None = None,
     ) -> Resubmitted:
         """Send the dead letters of a queue to it again, each in one transaction with its removal; return how many.
 
         Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead. One that
         its queue does not take stays where it is, and the result says which and why, and how many others have locked.
+        With ``sequences`` only these are sent; if one is not to be had, ``MessageNotFound``, and none is.
         """
-        return self._portal.run(self._inner.resubmit(queue, max_messages=max_messages, on_progress=on_progress))
+        return self._portal.run(
+            self._inner.resubmit(queue, max_messages=max_messages, sequences=sequences, on_progress=on_progress)
+        )
 
 
 class BlockingDelivery:

@@ -9,11 +9,13 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack
 
-from redrive import duration, instant
+from redrive import duration
 from redrive.broker import bulk, declarations, spans
 from redrive.broker.arguments import (
+    check_moment,
     check_most,
     check_payloads,
+    check_process,
     check_queue,
     check_sequence,
     check_sequences,
@@ -28,6 +30,7 @@ from redrive.broker.message import Payload, Received
 from redrive.broker.port import (
     Browsing,
     Capabilities,
+    Choosing,
     Database,
     Deferral,
     Engine,
@@ -44,10 +47,12 @@ from redrive.broker.port import (
 )
 from redrive.broker.retry_engine import retrying
 from redrive.broker.rounds import Rounds
+from redrive.broker.rules import dead_letter_queue
 from redrive.broker.session import Session
 from redrive.broker.settings import QueueOptions, TopicOptions, check_max_messages
 from redrive.broker.topics import RuleLike, check_subscription
-from redrive.clock import Clock, system_clock, utc
+from redrive.broker.waiting import waited
+from redrive.clock import Clock, system_clock
 from redrive.errors import UsageError
 from redrive.retry import Policy, Retry
 from redrive.telemetry import is_traced
@@ -100,7 +105,7 @@ class Broker:
     async def open(self) -> None:
         """Connect. ``async with`` does it for you; this is for programs whose beginning and end are apart."""
         if self._opened_by is not None:
-            self._check_process()
+            check_process(self._opened_by, os.getpid())
             raise UsageError("this broker is open already; share it between tasks")
         await self._port.open()
         self._opened_by, self._is_closed = os.getpid(), False
@@ -224,7 +229,9 @@ class Broker:
 
     async def schedule(self, queue: str, message: Payload, at: datetime | duration.Duration) -> int | None:
         """Send a message that becomes available at an instant, or after a delay; return its sequence number."""
-        return (await self.apply(Send(queue, as_message(message, self._new_id), self._instant(at))))[0]
+        return (await self.apply(Send(queue, as_message(message, self._new_id), check_moment(at, self._clock.time()))))[
+            0
+        ]
 
     async def cancel(self, queue: str, sequence: int) -> None:
         """Remove a scheduled message before its time.
@@ -284,7 +291,7 @@ class Broker:
         engine, limit = self._engine, check_max_messages(max_messages)
         check_queue(queue)
         began = self._clock.time() if is_traced() else 0.0
-        found = await self._waited(queue, wait, lambda: engine.lock_next(queue, limit, delete=delete))
+        found = await waited(engine, self._clock, queue, wait, lambda: engine.lock_next(queue, limit, delete=delete))
         if found and is_traced():
             spans.received(queue, found, (began, self._clock.time()))
         return [Delivery(received, engine) for received in found]
@@ -299,13 +306,24 @@ class Broker:
         found = await ability(engine, Deferral).lock_deferred(check_queue(queue), wanted)
         return [Delivery(received, engine) for received in found]
 
+    async def receive_dead(self, queue: str, sequences: Sequence[int]) -> list[Delivery]:
+        """Receive dead letters of a queue by their sequence numbers: all of them, or none.
+
+        Raises:
+            MessageNotFound: one of them is not there, or another receiver has it.
+        """
+        engine, dead = self._engine, dead_letter_queue(check_queue(queue))
+        found = await ability(engine, Choosing).lock_chosen(dead, check_sequences(sequences))
+        return [Delivery(received, engine) for received in found]
+
     async def accept_session(
         self, queue: str, session_id: str | None = None, *, wait: duration.Duration = 0.0
     ) -> Session | None:
         """Lock a session, or any that has messages; None if there is none to be had within ``wait``."""
         engine, wanted = self._engine, check_session_id(session_id)
         sessions = ability(engine, Sessions)
-        lock = await self._waited(check_queue(queue), wait, lambda: sessions.lock_session(queue, wanted))
+        check_queue(queue)
+        lock = await waited(engine, self._clock, queue, wait, lambda: sessions.lock_session(queue, wanted))
         return None if lock is None else Session(lock, engine, self._clock)
 
     async def peek(
@@ -322,22 +340,34 @@ class Broker:
 
     # --- in bulk
 
-    async def purge(self, queue: str, *, on_progress: Callable[[int], object] | None = None) -> int:
-        """Remove every message that can be received now; return how many there were.
+    async def purge(
+        self, queue: str, *, sequences: Sequence[int] | None = None, on_progress: Callable[[int], object] | None = None
+    ) -> int:
+        """Remove every message that can be received now, or dead letters by their numbers; return how many there were.
 
         In a queue with sessions, the messages of sessions that another receiver has locked stay.
         """
+        if sequences is not None:
+            return await bulk.purge_chosen(self._engine, check_queue(queue), check_sequences(sequences))
         return await bulk.purge(self._engine, check_queue(queue), on_progress)
 
     async def resubmit(
-        self, queue: str, *, max_messages: int | None = None, on_progress: Callable[[int], object] | None = None
+        self,
+        queue: str,
+        *,
+        max_messages: int | None = None,
+        sequences: Sequence[int] | None = None,
+        on_progress: Callable[[int], object] | None = None,
     ) -> Resubmitted:
         """Send the dead letters of a queue to it again, each in one transaction with its removal; return how many.
 
         Each message keeps its id, headers and body. It is sent once: one that dies again meanwhile stays dead. One that
         its queue does not take stays where it is, and the result says which and why, and how many others have locked.
+        With ``sequences`` only these are sent; if one is not to be had, ``MessageNotFound``, and none is.
         """
         most = check_most("max_messages", max_messages)
+        if sequences is not None:
+            return await bulk.resubmit_chosen(self._engine, check_queue(queue), check_sequences(sequences))
         return await bulk.resubmit(self._engine, check_queue(queue), most, on_progress)
 
     # --- inside
@@ -356,35 +386,11 @@ class Broker:
     def _check_usable(self) -> None:
         """See that it may be used: not after the end, and not in a process that was forked since."""
         if self._opened_by is not None:
-            self._check_process()
+            check_process(self._opened_by, os.getpid())
         elif self._is_closed:
             raise UsageError(
                 "this broker is closed; open it again: async with connect(...) as broker, or broker.open()"
             )
-
-    def _check_process(self) -> None:
-        if self._opened_by != (here := os.getpid()):
-            raise UsageError(
-                f"this broker was opened by process {self._opened_by}, and this is process {here}, forked from it: "
-                "open a broker in each process, after the fork: async with connect(...) as broker, or broker.open()"
-            )
-
-    async def _waited(self, queue: str, wait: duration.Duration, ask: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """Ask again and again until there is something, or the time is over."""
-        patience = duration.seconds("wait", wait, zero=True)
-        found = await ask()
-        if found or not patience:
-            return found
-        ends_at = self._clock.monotonic() + patience
-        while not found and (left := ends_at - self._clock.monotonic()) > 0:
-            await self._engine.wait(queue, left)
-            found = await ask()
-        return found
-
-    def _instant(self, at: datetime | duration.Duration) -> datetime:
-        if not isinstance(at, datetime):
-            return utc(self._clock.time() + duration.seconds("at", at, zero=True))
-        return instant.in_utc("at", at)
 
     async def messages(self, queue: str, *, max_messages: int = 100) -> AsyncIterator[Delivery]:
         """Receive messages one after another until none is ready."""

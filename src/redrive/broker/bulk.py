@@ -9,8 +9,8 @@ from typing import Self
 
 from redrive.broker.effects import Abandon, Complete, Effect, Send
 from redrive.broker.message import Lock, Received
-from redrive.broker.port import Browsing, Engine, Sessions, ability, find_ability
-from redrive.broker.rules import LOCKED_STATES, dead_letter_queue
+from redrive.broker.port import Browsing, Choosing, Engine, Sessions, ability, find_ability
+from redrive.broker.rules import LOCKED_STATES, dead_letter_queue, is_dead_letter_queue
 from redrive.errors import InvalidSetting, LockLost, MessageError, SessionRequired
 
 _PAGE = 100
@@ -74,6 +74,16 @@ async def purge(engine: Engine, queue: str, on_progress: Callable[[int], object]
     return purged
 
 
+async def purge_chosen(engine: Engine, queue: str, sequences: Sequence[int]) -> int:
+    """Remove dead letters by their numbers, all or none; return how many there were."""
+    if not is_dead_letter_queue(queue):
+        allowed = f"are for dead letters only: purge({dead_letter_queue(queue)!r}, sequences=...)"
+        raise InvalidSetting("sequences", list(sequences), allowed)
+    found = await ability(engine, Choosing).lock_chosen(queue, sequences)
+    await engine.apply([Complete(one.lock) for one in found if one.lock is not None])
+    return len(found)
+
+
 async def _taken(engine: Engine, queue: str) -> AsyncIterator[int]:
     """Take messages out, page by page, session by session if the queue has sessions; yield how many there were."""
     if not (await engine.inspect(queue))[0].settings.requires_session:
@@ -110,6 +120,20 @@ async def resubmit(
     if locked and (browsing := find_ability(engine, Browsing)) is not None:
         locks = await browsing.peek(dead, _PAGE, states=LOCKED_STATES)
     return Resubmitted.of(work.sent, work.stayed.values(), locks, locked)
+
+
+async def resubmit_chosen(engine: Engine, queue: str, sequences: Sequence[int]) -> Resubmitted:
+    """Send dead letters of a queue to it again, by their numbers; those that it refuses stay."""
+    dead = dead_letter_queue(queue)
+    if dead == queue:
+        raise InvalidSetting("queue", queue, "is a dead-letter queue; name the queue to which they shall go again")
+    found = await ability(engine, Choosing).lock_chosen(dead, sequences)
+    work = _Resubmission(engine, queue, last=max(sequences, default=0))
+    try:
+        await work.send(found)
+    finally:
+        await work.let_go()
+    return Resubmitted.of(work.sent, work.stayed.values(), (), 0)
 
 
 class _Resubmission:

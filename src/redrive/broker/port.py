@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from redrive.broker.attendance import Attendance, WorkerReport
+from redrive.broker.by_number import Choosing, Deferral
 from redrive.broker.effects import (
     Abandon,
     Cancel,
@@ -43,6 +44,7 @@ __all__ = [
     "Browsing",
     "Cancel",
     "Capabilities",
+    "Choosing",
     "Complete",
     "Database",
     "DeadLetter",
@@ -236,14 +238,6 @@ class Sessions(Protocol):
         ...
 
 
-class Deferral(Protocol):
-    """Messages that are set aside with ``Defer``, and received by their sequence numbers."""
-
-    async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
-        """Lock deferred messages by their sequence numbers: all of them or, with ``MessageNotFound``, none."""
-        ...
-
-
 class Browsing(Protocol):
     """Messages that can be looked at without being received."""
 
@@ -332,6 +326,7 @@ class OpenTransactions(Protocol):
 _FEATURES: Final[dict[type, str]] = {
     Sessions: "sessions",
     Deferral: "deferred messages",
+    Choosing: "receiving dead letters by their numbers",
     Browsing: "looking at messages without receiving them (peek)",
     Maintenance: "upkeep",
     Tallying: "a history",

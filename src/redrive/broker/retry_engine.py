@@ -16,6 +16,7 @@ from redrive.broker.port import (
     Attendance,
     Browsing,
     Capabilities,
+    Choosing,
     Database,
     Deferral,
     Engine,
@@ -200,6 +201,12 @@ class _RetryingDeferral(RetryingEngine):
         return await self._once("receive deferred", self._inner.lock_deferred, queue, sequences)
 
 
+class _RetryingChoosing(RetryingEngine):
+    async def lock_chosen(self, queue: str, sequences: Sequence[int]) -> list[Received]:
+        """Lock messages by their numbers."""
+        return await self._once("receive by number", self._inner.lock_chosen, queue, sequences)
+
+
 class _RetryingBrowsing(RetryingEngine):
     async def peek(
         self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
@@ -295,6 +302,7 @@ class _SingleOpenTransactions(RetryingEngine):
 _PARTS: dict[type, type[RetryingEngine]] = {
     Sessions: _RetryingSessions,
     Deferral: _RetryingDeferral,
+    Choosing: _RetryingChoosing,
     Browsing: _RetryingBrowsing,
     Topics: _RetryingTopics,
     Maintenance: _SingleMaintenance,

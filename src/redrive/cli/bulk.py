@@ -121,22 +121,23 @@ def _batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
 # --- removing, and sending dead letters again
 
 
-def purge(connection: BrokerConnection, queue: str, *, yes: bool, noun: str) -> None:
-    """Remove every message that can be received from a queue.
+def purge(connection: BrokerConnection, queue: str, *, yes: bool, noun: str, numbers: list[int] | None = None) -> None:
+    """Remove every message that can be received from a queue, or those with certain numbers.
 
     Args:
         connection: where the queue is.
         queue: its name.
         yes: whether not to ask.
         noun: what its messages are called.
+        numbers: which; None: all.
     """
-    total = with_broker(connection, lambda broker: broker.inspect(queue)).ready
+    total = len(numbers) if numbers else with_broker(connection, lambda broker: broker.inspect(queue)).ready
     confirm(f"Remove {count(total, noun)} from {queue} for good?", yes=yes or not total)
     done = _run(
         connection,
         "removing",
         total,
-        lambda broker, on_progress: broker.purge(queue, on_progress=on_progress),
+        lambda broker, on_progress: broker.purge(queue, sequences=numbers or None, on_progress=on_progress),
         AuditedChange("messages.purge", f"queue:{queue}"),
     )
     if connection.as_json:
@@ -175,6 +176,7 @@ def resubmit(
     max_messages: int | None,
     yes: bool,
     words: ResubmitWords | None = None,
+    numbers: list[int] | None = None,
 ) -> None:
     """Send a queue's dead letters to it again.
 
@@ -184,16 +186,19 @@ def resubmit(
         max_messages: how many at most; None: all.
         yes: whether not to ask.
         words: how the command calls that.
+        numbers: which; None: all.
     """
     words = words or ResubmitWords(f"Send {{}} to {queue} again?", "resubmitting", f"resubmitted {{}} to {queue}")
-    dead = with_broker(connection, lambda broker: broker.inspect(queue)).dead
+    dead = len(numbers) if numbers else with_broker(connection, lambda broker: broker.inspect(queue)).dead
     total = dead if max_messages is None else min(dead, max_messages)
     confirm(words.question.format(count(total, words.noun)), yes=yes or not total)
     done = _run(
         connection,
         words.bar,
         total,
-        lambda broker, on_progress: broker.resubmit(queue, max_messages=max_messages, on_progress=on_progress),
+        lambda broker, on_progress: broker.resubmit(
+            queue, max_messages=max_messages, sequences=numbers or None, on_progress=on_progress
+        ),
         AuditedChange("messages.resubmit", f"queue:{queue}"),
     )
     result = done.count if isinstance(done.count, Resubmitted) else Resubmitted(done.count)

@@ -80,12 +80,21 @@ class RemoteBroker:
         """Remove a scheduled message before its time."""
         await self._server.send("DELETE", f"/queues/{quoted(queue)}/messages/{sequence}")
 
-    async def purge(self, queue: str, *, on_progress: object = None) -> int:
-        """Remove every message that can be received now; return how many there were."""
-        removed: int = (await self._server.send("POST", f"/queues/{quoted(queue)}/purge"))["removed"]
+    async def purge(self, queue: str, *, sequences: Sequence[int] | None = None, on_progress: object = None) -> int:
+        """Remove every message that can be received now, or dead letters by their numbers; return how many."""
+        body = None if sequences is None else {"sequences": list(sequences)}
+        removed: int = (await self._server.send("POST", f"/queues/{quoted(queue)}/purge", body))["removed"]
         return removed
 
-    async def resubmit(self, queue: str, *, max_messages: int | None = None, on_progress: object = None) -> Resubmitted:
+    async def resubmit(
+        self,
+        queue: str,
+        *,
+        max_messages: int | None = None,
+        sequences: Sequence[int] | None = None,
+        on_progress: object = None,
+    ) -> Resubmitted:
         """Send the dead letters of a queue to it again."""
         path = f"/queues/{quoted(queue)}/resubmit"
-        return resubmitted(await self._server.send("POST", path, {"max_messages": max_messages}))
+        body = {"max_messages": max_messages, "sequences": None if sequences is None else list(sequences)}
+        return resubmitted(await self._server.send("POST", path, body))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What happened behind a server, and what needs a person there, as commands ask for it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -10,7 +10,7 @@ from redrive.attention import AttentionItem, Figures
 from redrive.broker import QueueInfo
 from redrive.broker.views import View
 from redrive.errors import InvalidSetting, JourneyNotFound, NotSupported, ProblemReported
-from redrive.history import Point, Series, WorkerInfo
+from redrive.history import DestinationHealth, Point, Series, WorkerInfo, health_of
 from redrive.journey import Journey
 from redrive.remote.broker import WITHOUT_DATABASE, RemoteBroker
 from redrive.remote.connection import quoted
@@ -57,6 +57,18 @@ class RemoteHistory(_RemoteFacade):
         """Return a number over time for several things at once, by their names."""
         asked = {"metric": metric, "topic": topic, "name": list(names or ()) or None, "span": span, "step": step}
         return {each["name"]: _series(each) for each in await self._server.get("/series", **asked)}
+
+    async def destinations(self, queues: Iterable[str], *, span: float = 300.0) -> list[DestinationHealth]:
+        """Return how queues are doing."""
+        wanted = sorted(set(queues))
+        if not wanted:
+            return []
+        rates: dict[str, dict[str, float]] = {}
+        for metric in ("sent", "completed", "failed", "dead"):
+            for name, series in (await self.series_by_name(metric, names=wanted, span=span, step=60)).items():
+                rates.setdefault(name, {})[metric] = series.total * 60 / span
+        infos, workers = await self._broker.queues(), await self.workers()
+        return [health_of(info, workers, rates.get(info.name, {})) for info in infos if info.name in wanted]
 
     async def workers(self) -> list[WorkerInfo]:
         """Return the workers that are there."""

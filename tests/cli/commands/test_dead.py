@@ -79,6 +79,17 @@ def test_resubmit_sends_again_with_id_and_body(ok, read, dead):
     assert read("dead", "list", dead) == []
 
 
+def test_single_ones_are_resubmitted_and_removed_by_number(ok, run, read, dead):
+    first, second, third = (each["sequence"] for each in read("dead", "list", dead))
+    assert ok("dead", "resubmit", dead, second, "--yes") == "resubmitted 1 dead letter to orders\n"
+    assert ok("dead", "purge", dead, first, "--yes") == "removed 1 dead letter from orders/$dead\n"
+    assert [each["sequence"] for each in read("dead", "list", dead)] == [third]
+    assert [each["body"] for each in read("peek", dead)] == ["b"]
+    gone = run("dead", "resubmit", dead, first, third, "--yes")
+    assert (gone.exit_code, "nothing was changed" in gone.stderr) == (3, True)
+    assert run("dead", "resubmit", dead, third, "--max", 1, "--yes").exit_code == 2
+
+
 def test_resubmit_some_in_json(read, dead):
     assert read("dead", "resubmit", dead, "--max", 1, "--yes") == {
         "queue": "orders",

@@ -143,6 +143,9 @@ CHANGES = (
 )
 """Commands and requests that do the same, one after the other; SIDE is who does it."""
 
+OF_THE_MOMENT = ("sent_per_minute", "completed_per_minute", "failed_per_minute", "is_read")
+SPENT = "/queues/spent%2F$dead/messages"
+
 ELSEWHERE = {
     "dead show": "a test of its own below, as are the next ones",
     "failed export": "below: lines of JSON",
@@ -180,6 +183,10 @@ async def _fill(desk):
     await desk.broker.schedule("full", "later", 3_600)
     (delivery,) = await desk.broker.receive("full")
     await delivery.dead_letter("odd", "by hand")
+    await desk.broker.declare("spent")
+    await desk.broker.send_many("spent", ["1", "2", "3", "4"])
+    for each in await desk.broker.receive("spent", max_messages=4):
+        await each.dead_letter("odd", "by hand")
     await desk.broker.send("error", Message(b"what is this", id="odd"))
     await desk.recovery.ingest()
     operations = [await desk.recovery.recover(f"queue:{each}", at=3_600) for each in ("orders", "shipping")]
@@ -236,7 +243,7 @@ def test_the_answer_to_a_question_is_the_same(both):
     for command, asked in QUESTIONS.items():
         request, body = (asked, None) if isinstance(asked, str) else asked
         said, answered = both(command, request, body)
-        assert said == answered, command
+        assert _without_rates(said) == _without_rates(answered), command
 
 
 def test_the_answer_to_a_change_has_the_same_form(both):
@@ -251,6 +258,14 @@ def test_the_answer_to_a_change_has_the_same_form(both):
         assert answer.status_code == 200, (request, answer.text)
         _remember(both, answer.json(), "api")
         assert _form(first) == _form(answer.json()), command
+
+
+def _without_rates(answer):
+    """Return an answer without what differs from one moment to the next."""
+    for each in answer["destinations"] if "by_destination" in answer else ():
+        for name in OF_THE_MOMENT:
+            del each[name]
+    return answer
 
 
 def _sided(names, text, side):
@@ -304,6 +319,18 @@ def test_a_dead_letter_is_shown_the_same(both):
     (dead,) = both.request("GET", "/queues/full%2F$dead/messages").json()
     said, answered = both(f"dead show full {dead['sequence']}", f"GET /queues/full%2F$dead/messages/{dead['sequence']}")
     assert said == answered
+
+
+def test_dead_letters_are_sent_again_and_removed_by_number_in_the_same_form(both):
+    first, second, third, fourth = (each["sequence"] for each in both.request("GET", SPENT).json())
+    for command, mine, path, other in (
+        ("resubmit", first, "/queues/spent/resubmit", second),
+        ("purge", third, "/queues/spent%2F$dead/purge", fourth),
+    ):
+        said = run_command("dead", command, "spent", str(mine), "--yes", "--json")
+        assert said.exit_code == 0, said.output
+        assert json.loads(said.stdout) == both.request("POST", path, {"sequences": [other]}).json()
+    assert both.request("GET", SPENT).json() == []
 
 
 def test_an_export_has_the_same_lines(both):

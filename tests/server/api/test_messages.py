@@ -116,7 +116,7 @@ class Ended(BaseException):
     """The process ends here."""
 
 
-async def ended(*_):
+async def ended(*_, **__):
     raise Ended
 
 
@@ -142,6 +142,21 @@ async def test_dead_letters_are_sent_again(client, desk, orders):
     assert dead["dead_letter"]["reason"] == "odd"
     assert (await client.post(f"{orders}/resubmit", json={})).json()["resubmitted"] == 1
     assert (await desk.broker.inspect("orders")).ready == 1
+
+
+async def test_single_dead_letters_are_sent_again_and_removed_by_number(client, desk, orders):
+    await desk.broker.send_many("orders", [b"1", b"2", b"3"])
+    for delivery in await desk.broker.receive("orders", max_messages=3):
+        await delivery.dead_letter("odd", "by hand")
+    path = "/queues/orders%2F$dead"
+    first, second, third = (each["sequence"] for each in (await client.get(f"{path}/messages")).json())
+    assert (await client.post(f"{orders}/resubmit", json={"sequences": [second]})).json()["resubmitted"] == 1
+    assert (await client.post(f"{path}/purge", json={"sequences": [first]})).json()["removed"] == 1
+    assert [each["sequence"] for each in (await client.get(f"{path}/messages")).json()] == [third]
+    gone = await client.post(f"{orders}/resubmit", json={"sequences": [first, third]})
+    assert (gone.status_code, gone.json()["code"]) == (404, "message-not-found")
+    assert (await client.post(f"{orders}/purge", json={"sequences": [third]})).json()["code"] == "invalid-setting"
+    assert (await client.post(f"{path}/purge")).json()["removed"] == 1
 
 
 @pytest.mark.parametrize(

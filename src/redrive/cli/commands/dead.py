@@ -20,6 +20,11 @@ from redrive.printable import one_line
 
 app = typer.Typer(no_args_is_help=True)
 
+Numbers = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="NUMBER", min=1, show_default=False, help="Which, as list shows them; all by default."),
+]
+
 
 @app.callback()
 def _dead() -> None:
@@ -89,6 +94,7 @@ def show(
 @grouped
 def resubmit(
     queue: Queue,
+    numbers: Numbers = None,
     *,
     max_messages: Annotated[
         int | None,
@@ -97,16 +103,31 @@ def resubmit(
     yes: Yes = False,
     connection: BrokerConnection,
 ) -> None:
-    """Send dead letters to their queue again.
+    """Send dead letters to their queue again: all, or those with these numbers.
 
     They keep their ids, headers and bodies. Each is sent and removed in one
-    transaction, so none is lost and none is sent twice.
+    transaction, so none is lost and none is sent twice. If one of the numbers
+    is not there, or another receiver has it, none is sent.
+
+    Examples:
+      redrive dead resubmit orders --max 10
+      redrive dead resubmit orders 42 43 --yes
     """
-    bulk.resubmit(connection, queue, max_messages=max_messages, yes=yes)
+    if numbers and max_messages is not None:
+        raise console.refusal("say either numbers or --max", ExitStatus.NOT_UNDERSTOOD)
+    bulk.resubmit(connection, queue, max_messages=max_messages, yes=yes, numbers=numbers)
 
 
 @app.command()
 @grouped
-def purge(queue: Queue, *, yes: Yes = False, connection: BrokerConnection) -> None:
-    """Remove the dead letters of a queue for good."""
-    bulk.purge(connection, dead_letter_queue(queue), yes=yes, noun="dead letter")
+def purge(queue: Queue, numbers: Numbers = None, *, yes: Yes = False, connection: BrokerConnection) -> None:
+    """Remove dead letters of a queue for good: all, or those with these numbers.
+
+    If one of the numbers is not there, or another receiver has it, none is
+    removed.
+
+    Examples:
+      redrive dead purge orders
+      redrive dead purge orders 42 --yes
+    """
+    bulk.purge(connection, dead_letter_queue(queue), yes=yes, noun="dead letter", numbers=numbers)

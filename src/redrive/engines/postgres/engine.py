@@ -363,8 +363,15 @@ class PostgresEngine(HistoryVerbs):
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
         """Lock deferred messages by their numbers."""
+        return await self._lock_numbered(queue, sequences, deferred=True)
+
+    async def lock_chosen(self, queue: str, sequences: Sequence[int]) -> list[Received]:
+        """Lock messages that are ready by their numbers."""
+        return await self._lock_numbered(queue, sequences, deferred=False)
+
+    async def _lock_numbered(self, queue: str, sequences: Sequence[int], *, deferred: bool) -> list[Received]:
         token = next(self._groups.tokens)
-        found = await self._lock_alone(lambda store: store.lock_deferred(queue, sequences, token))
+        found = await self._lock_alone(lambda store: store.lock_numbered(queue, sequences, token, deferred=deferred))
         if isinstance(found, MessageNotFound):  # not raised inside: what had had its deliveries is dead all the same
             raise found
         return found

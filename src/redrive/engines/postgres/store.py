@@ -312,14 +312,20 @@ class Store:
         )
         self.woken.update(lock.queue for lock in locks)
 
-    async def lock_deferred(self, name: str, sequences: Sequence[int], token: int) -> list[Received] | MessageNotFound:
-        """Lock deferred messages by their numbers; say which is not to be had, if one is not."""
+    async def lock_numbered(
+        self, name: str, sequences: Sequence[int], token: int, *, deferred: bool
+    ) -> list[Received] | MessageNotFound:
+        """Lock messages that are deferred, or ready, by their numbers; say which is not to be had, if one is not."""
         queue = await self.queue(name)
+        if queue.settings.requires_session and not deferred:
+            raise SessionRequired(name, "accept a session and receive from it")
+        waiting, locked = (State.DEFERRED, State.DEFERRED_LOCKED) if deferred else (State.READY, State.LOCKED)
         wanted = [stored.storable(sequence) for sequence in sequences]
-        await self._release_deferred(queue, wanted)
+        await self._release_numbered(queue, wanted, waiting, locked)
         rows = await self._rows(
             f"SELECT {COLUMNS}, m.delivery_count FROM @.messages m WHERE m.sequence = ANY ($1) AND m.queue = $2"
-            " AND m.state = 3 AND (m.expires IS NULL OR m.expires > @.instant($3)) FOR UPDATE",
+            f" AND m.state = {int(waiting)} AND (m.expires IS NULL OR m.expires > @.instant($3))"
+            " ORDER BY m.sequence FOR UPDATE",  # so that two who choose the same do not wait for each other
             wanted,
             queue.id,
             self._now,
@@ -330,24 +336,24 @@ class Store:
         missing = _first_missing(sequences, {number for number in found if number not in spent})
         if missing is not None:
             await self._execute("SELECT @.put_away(@.instant($1), $2)", self._now, spent)
-            return MessageNotFound(name, missing, "deferred")
+            return MessageNotFound(name, missing, waiting.name.lower())
         await self.touch(queue.id)
         self._count_delivered(name, [found[number]["delivery_count"] for number in sequences])
-        return await self._lock_rows(queue, [found[number] for number in sequences], token)
+        return await self._lock_rows(queue, [found[number] for number in sequences], token, locked)
 
-    async def _release_deferred(self, queue: Queue, wanted: Sequence[int]) -> None:
-        """A message whose lock has just ended is deferred again, or had its deliveries."""
+    async def _release_numbered(self, queue: Queue, wanted: Sequence[int], waiting: State, locked: State) -> None:
+        """A message whose lock has just ended waits again, or had its deliveries."""
         await self._execute(
-            "UPDATE @.messages SET state = 3, due = NULL, token = NULL"
-            " WHERE sequence = ANY ($1) AND queue = $2 AND state = 4 AND due <= @.instant($3)",
+            f"UPDATE @.messages SET state = {int(waiting)}, due = NULL, token = NULL"
+            f" WHERE sequence = ANY ($1) AND queue = $2 AND state = {int(locked)} AND due <= @.instant($3)",
             wanted,
             queue.id,
             self._now,
         )
 
-    async def _lock_rows(self, queue: Queue, rows: Sequence[Row], token: int) -> list[Received]:
+    async def _lock_rows(self, queue: Queue, rows: Sequence[Row], token: int, locked: State) -> list[Received]:
         row = await self._row(
-            "WITH locked AS (UPDATE @.messages SET state = 4, due = @.instant($2) + $3, token = $4,"
+            f"WITH locked AS (UPDATE @.messages SET state = {int(locked)}, due = @.instant($2) + $3, token = $4,"
             " delivery_count = delivery_count + 1 WHERE sequence = ANY ($1) RETURNING due) SELECT min(due) FROM locked",
             [row["sequence"] for row in rows],
             self._now,
@@ -359,7 +365,7 @@ class Store:
             stored.received(
                 tuple(one)[:7],
                 queue.name,
-                State.DEFERRED_LOCKED,
+                locked,
                 one["delivery_count"] + 1,
                 Lock(queue.name, one["sequence"], token),
                 locked_until=until,

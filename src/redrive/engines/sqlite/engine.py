@@ -280,10 +280,17 @@ class SqliteEngine(HistoryVerbs):
 
     async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
         """Lock deferred messages by their numbers."""
+        return await self._lock_numbered(queue, sequences, deferred=True)
+
+    async def lock_chosen(self, queue: str, sequences: Sequence[int]) -> list[Received]:
+        """Lock messages that are ready by their numbers."""
+        return await self._lock_numbered(queue, sequences, deferred=False)
+
+    async def _lock_numbered(self, queue: str, sequences: Sequence[int], *, deferred: bool) -> list[Received]:
         found = await self._writer.submit(
             OtherRequest(
-                lambda store, now: store.lock_deferred(store.queues.queue(queue), sequences, now),
-                self._give_back_deferred,
+                lambda store, now: store.lock_numbered(store.queues.queue(queue), sequences, now, deferred=deferred),
+                self._give_back_numbered,
             )
         )
         if isinstance(found, MessageNotFound):  # not raised inside: what had had its deliveries is dead all the same
@@ -531,7 +538,7 @@ class SqliteEngine(HistoryVerbs):
         """Unlock messages whose receiver was cancelled before it got them."""
         self._undo_later(lambda store, _: store.unlock(locks))
 
-    def _give_back_deferred(self, found: list[Received] | MessageNotFound) -> None:
+    def _give_back_numbered(self, found: list[Received] | MessageNotFound) -> None:
         if not isinstance(found, MessageNotFound):
             self._give_back([received.lock for received in found if received.lock is not None])
 

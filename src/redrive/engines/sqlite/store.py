@@ -357,13 +357,18 @@ class Store:
             keys += [live_at, queue.settings.max_delivery_count]
         return self.connection.execute(f"{_READ} WHERE {where} ORDER BY m.sequence LIMIT ?", [*keys, limit]).fetchall()
 
-    def lock_deferred(self, queue: QueueRow, sequences: Sequence[int], now: float) -> list[Received] | MessageNotFound:
-        """Lock deferred messages by their numbers; say which is not to be had, if one is not."""
+    def lock_numbered(
+        self, queue: QueueRow, sequences: Sequence[int], now: float, *, deferred: bool
+    ) -> list[Received] | MessageNotFound:
+        """Lock messages that are deferred, or ready, by their numbers; say which is not to be had, if one is not."""
+        if queue.settings.requires_session and not deferred:
+            raise SessionRequired(queue.name, "accept a session and receive from it")
+        waiting, locked = (State.DEFERRED, State.DEFERRED_LOCKED) if deferred else (State.READY, State.LOCKED)
         found: dict[int, stored.Row] = {}
         spent: list[int] = []
         missing: int | None = None
         for sequence in sequences:
-            row = None if sequence in found else self._deferred(queue, sequence, now)
+            row = None if sequence in found else self._numbered(queue, sequence, now, waiting, locked)
             if row is not None and rules.has_had_its_deliveries(
                 row[rows.DELIVERY_COUNT], queue.settings.max_delivery_count
             ):
@@ -375,30 +380,34 @@ class Store:
                 found[sequence] = row
         if missing is not None:
             self._bury_over_delivered(queue, spent)
-            return MessageNotFound(queue.name, missing, "deferred")
-        return self._locked_deferred(queue, list(found.values()), now)
+            return MessageNotFound(queue.name, missing, waiting.name.lower())
+        return self._locked_numbered(queue, list(found.values()), now, locked)
 
-    def _deferred(self, queue: QueueRow, sequence: int, now: float) -> stored.Row | None:
-        """Return a deferred message that may be delivered; one whose lock has just ended is deferred again."""
+    def _numbered(self, queue: QueueRow, sequence: int, now: float, waiting: State, locked: State) -> stored.Row | None:
+        """Return a message that may be delivered; one whose lock has just ended waits again."""
         key = (stored.storable(sequence), queue.id, now)
         lapsed = (
-            f"SELECT {_DUE_COLUMNS} FROM redrive_messages WHERE sequence = ? AND queue = ? AND state = 4 AND due <= ?"
+            f"SELECT {_DUE_COLUMNS} FROM redrive_messages WHERE sequence = ? AND queue = ? AND due <= ?"
+            f" AND state = {int(locked)}"
         )
         self._release(self.connection.execute(lapsed, key).fetchall())
-        where = "WHERE m.sequence = ? AND m.queue = ? AND m.state = 3 AND (m.expires IS NULL OR m.expires > ?)"
+        where = "WHERE m.sequence = ? AND m.queue = ? AND (m.expires IS NULL OR m.expires > ?)"
+        where += f" AND m.state = {int(waiting)}"
         row: stored.Row | None = self.connection.execute(f"{_READ} {where}", key).fetchone()
         return row
 
-    def _locked_deferred(self, queue: QueueRow, found: Sequence[stored.Row], now: float) -> list[Received]:
+    def _locked_numbered(
+        self, queue: QueueRow, found: Sequence[stored.Row], now: float, locked: State
+    ) -> list[Received]:
         until, token = now + queue.settings.lock_duration, next(self._tokens)
         self.connection.executemany(
-            "UPDATE redrive_messages SET state = 4, due = ?, token = ?, delivery_count = delivery_count + 1"
+            "UPDATE redrive_messages SET state = ?, due = ?, token = ?, delivery_count = delivery_count + 1"
             " WHERE sequence = ?",
-            [(until, token, row[0]) for row in found],
+            [(int(locked), until, token, row[0]) for row in found],
         )
         self._count_delivered(queue, found)
         self._touch(queue, now)
-        return rows.locked(found, queue.name, State.DEFERRED_LOCKED, token, until)
+        return rows.locked(found, queue.name, locked, token, until)
 
     def renew(self, lock: Lock, now: float) -> float | None:
         """Lengthen a lock; return when it ends now, None if it had ended already."""

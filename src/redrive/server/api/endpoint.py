@@ -15,16 +15,17 @@ checks: an endpoint cannot check another. One that answers without having asked 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Path, Request
 from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import HTTPConnection
 
-from redrive.access import ACTIONS, Principal, Redaction, RedactionRules
+from redrive.access import ACTIONS, Action, Principal, Redaction, RedactionRules
 from redrive.broker.views import View
-from redrive.http.listener import Receive
 from redrive.server.api.client_disconnect import unless_left
 from redrive.server.api.models import Problem
 from redrive.server.recent import ACTION, UNCOVER_HEADER
@@ -39,6 +40,7 @@ Declare = Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]
 
 PREFIX: Final = "/api/v1"
 _EXTRA: Final = "x-redrive-action"
+_ACTION_OF: Final[dict[Callable[..., Awaitable[Any]], str]] = {}
 
 
 class _NameConvertor(Convertor[str]):
@@ -56,22 +58,23 @@ class _NameConvertor(Convertor[str]):
 register_url_convertor("name", _NameConvertor())
 
 
-class _Caller:
+class KnownCaller:
     """Who calls an endpoint, and the desk: asked in the endpoint's own action.
 
     Attributes:
         principal: who.
         desk: the desk, for the facades that a call uses.
         action: what for.
+        request: the request.
         has_asked: whether the desk was asked.
         redaction: hides what the caller is not to see; views are passed through it by themselves, and whatever else an
             endpoint returns, such as a download, by the endpoint.
     """
 
-    def __init__(self, principal: Principal, desk: "Desk", action: str, redaction: Redaction, receive: Receive) -> None:
+    def __init__(self, principal: Principal, desk: "Desk", action: str, redaction: Redaction, request: Request) -> None:
         self.principal = principal
         self.desk = desk
-        self._receive = receive
+        self.request = request
         self.action = action
         self.has_asked = False
         self.redaction = redaction
@@ -101,7 +104,7 @@ class _Caller:
         self, call: Callable[[], Awaitable[T]], *, queues: Sequence[str] | None = None, narrowed: bool = False
     ) -> T:
         """Answer a question that may take long; if the client goes away, it is cancelled."""
-        return await self.look(lambda: unless_left(self._receive, call), queues=queues, narrowed=narrowed)
+        return await self.look(lambda: unless_left(self.request.receive, call), queues=queues, narrowed=narrowed)
 
     async def change(
         self,
@@ -118,20 +121,37 @@ class _Caller:
             self.principal, self.action, subject, call, reason=reason, queues=queues, narrowed=narrowed
         )
 
+    async def ask(self, endpoint: Callable[..., Awaitable[T]], **given: Any) -> T:
+        """Answer with what an endpoint answers, in its own action: so a page asks the desk as the API does."""
+        asked = copy(self)
+        asked.action = _ACTION_OF[endpoint]
+        answer = await endpoint(caller=asked, **given)
+        self.has_asked = self.has_asked or asked.has_asked
+        return answer
 
-async def _called(request: Request) -> _Caller:
-    """Return who calls, in the action of the endpoint."""
-    principal = await request.app.state.door.admit(request)
+
+async def called(request: Request, connection: HTTPConnection | None = None) -> KnownCaller:
+    """Return who calls, in the action of the endpoint.
+
+    Args:
+        request: the request.
+        connection: what the door is shown; None: the request.
+    """
+    principal = await request.app.state.door.admit(connection or request)
     action: str = request.scope["route"].openapi_extra[_EXTRA]
     request.scope[ACTION] = action
     desk: Desk = request.app.state.desk
-    caller = _Caller(principal, desk, action, await desk.hides(), request.receive)
+    caller = KnownCaller(principal, desk, action, await desk.hides(), request)
     if UNCOVER_HEADER in request.headers:
         await caller.uncover(f"{request.method} {request.url.path}")
     return caller
 
 
-Caller = Annotated[_Caller, Depends(_called)]
+async def _called(request: Request) -> KnownCaller:
+    return await called(request)
+
+
+Caller = Annotated[KnownCaller, Depends(_called)]
 """Who calls: the parameter ``caller`` of every endpoint."""
 
 Name = Annotated[str, Path(min_length=1, max_length=1_000, description="Its name; a slash in it is written %2F.")]
@@ -181,12 +201,7 @@ class Endpoints:
                 function,
                 methods=[method],
                 response_model=model,
-                openapi_extra={
-                    _EXTRA: wanted.name,
-                    "x-redrive-role": wanted.role.value,
-                    "x-redrive-reach": wanted.reach.value,
-                    "x-redrive-public": True,
-                },
+                openapi_extra={**described(wanted), "x-redrive-public": True},
                 responses={"4XX": {"model": Problem}, "5XX": {"model": Problem}, **more.pop("responses", {})},
                 operation_id=function.__name__.replace("_", "-"),
                 **more,
@@ -197,12 +212,13 @@ class Endpoints:
 
     def _declare(self, method: str, path: str, action: str, model: Any, more: View) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
         wanted = ACTIONS[action]  # a KeyError at import: write the action into the table first
-        extra = {_EXTRA: wanted.name, "x-redrive-role": wanted.role.value, "x-redrive-reach": wanted.reach.value}
+        extra = described(wanted)
         responses = {"4XX": {"model": Problem}, "5XX": {"model": Problem}, **more.pop("responses", {})}
 
         def declare(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+            _ACTION_OF[function] = wanted.name
             self.router.add_api_route(
-                _with_names(path),
+                with_names(path),
                 _checked(function),
                 methods=[method],
                 response_model=model,
@@ -216,7 +232,12 @@ class Endpoints:
         return declare
 
 
-def _with_names(path: str) -> str:
+def described(action: Action) -> View:
+    """Return what a route says about its action."""
+    return {_EXTRA: action.name, "x-redrive-role": action.role.value, "x-redrive-reach": action.reach.value}
+
+
+def with_names(path: str) -> str:
     """Return a path whose parameters are quoted names, unless they say what they are."""
     return "/".join(
         f"{part[:-1]}:name}}" if part.startswith("{") and ":" not in part else part for part in path.split("/")
@@ -227,7 +248,7 @@ def _checked(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable
     """Return an endpoint that cannot answer without having asked the desk."""
 
     @wraps(function)
-    async def endpoint(*, caller: _Caller, **given: Any) -> Any:  # noqa: ANN401 - as the endpoint
+    async def endpoint(*, caller: KnownCaller, **given: Any) -> Any:  # noqa: ANN401 - as the endpoint
         answer = await function(caller=caller, **given)
         if not caller.has_asked:
             raise AssertionError(f"the endpoint {function.__name__} has answered without asking the desk")

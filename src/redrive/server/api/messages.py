@@ -97,10 +97,25 @@ class ResubmittedModel(ViewModel):
     locked_until: Instant | None
 
 
+Numbers = Annotated[
+    list[Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]] | None,
+    Field(
+        min_length=1, max_length=1_000, description="Only these, all or none, by their numbers.", examples=[[42, 43]]
+    ),
+]
+
+
+class PurgeAsked(ViewModel):
+    """Which dead letters are removed; without it, everything is."""
+
+    sequences: Numbers = None
+
+
 class ResubmitAsked(ViewModel):
-    """How many dead letters are sent again."""
+    """Which dead letters are sent again."""
 
     max_messages: int | None = Field(None, ge=1, le=_LARGEST, description="How many at most, the oldest first.")
+    sequences: Numbers = None
 
 
 class CancelledModel(ViewModel):
@@ -170,17 +185,16 @@ async def cancel_message(caller: Caller, name: Name, sequence: Sequence_) -> Vie
 
 
 @api.post("/queues/{name}/purge", "messages.purge", PurgedModel)
-async def purge_queue(caller: Caller, name: Name, key: Key = None) -> View:
-    """Remove every message of a queue that can be received now, for good."""
-    purge = caller.desk.broker.purge
-    return purged_view(
-        name, await caller.change(f"queue:{name}", once(caller, key, lambda: purge(name)), queues=[name])
-    )
+async def purge_queue(caller: Caller, name: Name, asked: PurgeAsked | None = None, key: Key = None) -> View:
+    """Remove every message of a queue that can be received now, for good; or dead letters by their numbers."""
+    purge, numbers = caller.desk.broker.purge, None if asked is None else asked.sequences
+    call = once(caller, key, lambda: purge(name, sequences=numbers))
+    return purged_view(name, await caller.change(f"queue:{name}", call, queues=[name]))
 
 
 @api.post("/queues/{name}/resubmit", "messages.resubmit", ResubmittedModel)
 async def resubmit_messages(caller: Caller, name: Name, asked: ResubmitAsked, key: Key = None) -> View:
     """Send the dead letters of a queue to it again, each in one transaction with its removal."""
     resubmit = caller.desk.broker.resubmit
-    call = once(caller, key, lambda: resubmit(name, max_messages=asked.max_messages))
+    call = once(caller, key, lambda: resubmit(name, max_messages=asked.max_messages, sequences=asked.sequences))
     return resubmitted_view(name, await caller.change(f"queue:{name}", call, queues=[name]))

@@ -19,12 +19,13 @@ that moves it.
 import pytest
 
 _PARTS = (
-    *("borders", "clock_steps", "company", "leaving", "messages", "queues", "receiving", "sessions", "settling"),
-    *("subscriptions", "timing", "topics", "transactions", "verbs"),
+    *("borders", "choosing", "clock_steps", "company", "leaving", "messages", "queues", "receiving", "sessions"),
+    *("settling", "subscriptions", "timing", "topics", "transactions", "verbs"),
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from redrive.testing.conformance.borders import BorderBehaviours  # noqa: E402 - asserts are rewritten first
+from redrive.testing.conformance.choosing import ChoosingBehaviours  # noqa: E402 - same
 from redrive.testing.conformance.clock_steps import ClockStepBehaviours  # noqa: E402 - same
 from redrive.testing.conformance.company import CompanyBehaviours  # noqa: E402 - same
 from redrive.testing.conformance.leaving import LeavingBehaviours  # noqa: E402 - same
@@ -47,6 +48,7 @@ class EngineConformance(
     MessageBehaviours,
     ReceivingBehaviours,
     SettlingBehaviours,
+    ChoosingBehaviours,
     TimingBehaviours,
     TransactionBehaviours,
     SessionBehaviours,

@@ -10,6 +10,7 @@ import pytest_asyncio
 from redrive.broker import Broker, Effect
 from redrive.broker.port import (
     Browsing,
+    Choosing,
     Deferral,
     EffectResult,
     Engine,
@@ -25,7 +26,7 @@ from redrive.testing.manual_clock import ManualClock
 EngineFactory: TypeAlias = Callable[[ManualClock], Engine]
 
 
-class FullEngine(Engine, Sessions, Deferral, Browsing, Maintenance, Topics, Protocol):
+class FullEngine(Engine, Sessions, Deferral, Choosing, Browsing, Maintenance, Topics, Protocol):
     """An engine that can do all that a behaviour may ask of it."""
 
 
@@ -49,7 +50,7 @@ class _Partial:
         return await self._engine.apply(effects)
 
 
-_ABILITIES: tuple[Any, ...] = (Sessions, Deferral, Browsing, Maintenance, Topics)
+_ABILITIES: tuple[Any, ...] = (Sessions, Deferral, Choosing, Browsing, Maintenance, Topics)
 
 
 def full(engine: Engine) -> FullEngine:
