@@ -4,6 +4,8 @@
 import pytest
 
 from redrive import open_attention, open_recovery, open_routes
+from redrive.attention import attention as attention_module
+from redrive.notifications.notices import notices_of
 from redrive.routes import from_topic, route, to_queue
 from redrive.worker import Recoverability, Worker
 
@@ -101,3 +103,19 @@ async def test_figures_count_what_is_there_and_what_happened_today(broker, worke
         figures = await attention.figures()
     assert (figures.unresolved, figures.failed_today, figures.recovered_today) == (3, 3, 0)
     assert (figures.waiting, figures.dead_letters, figures.operations, figures.workers) == (1, 0, 0, 0)
+
+
+async def test_an_old_operation_that_ends_after_many_newer_ones_is_a_fact(broker, worker, monkeypatch):
+    monkeypatch.setattr(attention_module, "_OPERATIONS", 2)
+    await broker.declare("error")
+    await fail(broker, worker, 1)
+    async with open_recovery(broker) as recovery, open_attention(broker) as attention:
+        await recovery.ingest()
+        first = await recovery.recover("status:unresolved", at=3_600)
+        newer = [await recovery.archive("queue:nowhere") for _ in range(5)]
+        assert all(each.is_over for each in newer)
+        await recovery.cancel(first.number)
+        facts = await attention.facts()
+        ended = [each.number for each in facts.operations if each.is_over]
+        assert sorted(ended) == [first.number, *(each.number for each in newer)]
+        assert f"operation:{first.number}" in {each.subject for each in notices_of(facts)}

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Operations over time: what had become of their messages, by destination; how fast they are."""
 
+from collections import Counter
 from datetime import timedelta
 
 from redrive import open_recovery
+from redrive.broker import Message
 from redrive.clock import utc
 from redrive.engines.sql.history import rounds
 from redrive.history import OperationSample, pace_of
-from redrive.recovery import Outcome
+from redrive.recovery import LaneSettings, Outcome, ServiceSettings
 from redrive.worker import Recoverability, Worker
 
 
@@ -65,6 +67,31 @@ async def test_what_became_of_messages_is_sampled_by_destination_while_it_change
     assert [each.lanes.get("orders", {}) for each in found][-2:] == [{Outcome.FORWARDED: 3}, {Outcome.SUCCEEDED: 3}]
     assert [each.sent for each in found][-2:] == [3, 3]
     assert len({each.at for each in found}) == len(found) <= 3
+
+
+async def test_the_last_sample_is_what_is_so_now_also_between_two_samples(broker, history, place):
+    await broker.declare("bills")
+    told = {"redrive-failed-exception-type": "Odd"}
+    made = [
+        Message(b"{}", id=f"{queue}-{number}", headers={**told, "redrive-failed-queue": queue})
+        for number in range(3)
+        for queue in ("orders", "bills")
+    ]
+    await broker.declare("error")
+    await broker.send_many("error", made)
+    async with open_recovery(broker, settings=ServiceSettings(lanes=LaneSettings(page=2))) as recovery:
+        await recovery.ingest()
+        number = (await recovery.recover("status:unresolved")).number
+        await broker.engine.upkeep()
+        while not (await recovery.operation(number)).is_over:
+            await recovery.step()
+            place.clock.advance(0.5)
+            parts = await recovery.outcomes(number)
+            last = (await history.operation(number))[-1]
+            assert {each: n for each, n in last.outcomes.items() if each is not Outcome.PENDING} == dict(
+                Counter(part.outcome for part in parts)
+            )
+        assert last.lanes == {"orders": {Outcome.FORWARDED: 3}, "bills": {Outcome.FORWARDED: 3}}
 
 
 async def test_samples_of_operations_that_ended_long_ago_are_removed(broker, history, place):

@@ -172,3 +172,11 @@ def test_95_of_100_are_handled_within_their_p95(seconds, p95):
     for each in seconds:
         times.add(each)
     assert (times.handled, times.p95_s) == (len(seconds), p95)
+
+
+async def test_several_destinations_are_looked_at_together_without_those_that_do_not_exist(broker, history):
+    await broker.declare("bills")
+    await broker.send("bills", b"1")
+    found = await history.destinations(["orders", "bills", "nowhere"])
+    assert sorted((each.queue, each.ready) for each in found) == [("bills", 1), ("orders", 0)]
+    assert await history.destinations([]) == []

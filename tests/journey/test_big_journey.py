@@ -5,6 +5,10 @@ HTTP receiver, a route with three legs, a worker that fails, two recoveries, a p
 """
 
 import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,6 +17,7 @@ from redrive import connect, open_journeys, open_pipeline, open_recovery, open_r
 from redrive.pipeline import Every, Output, Pipeline, PipelineRunner, SftpTransport, TaskState
 from redrive.routes import RouteRunner, http, route, to_queue
 from redrive.worker import Recoverability, Worker
+from tests.journey.doomed_process import CHARGES
 from tests.patience import PATIENCE_S
 from tests.pipeline.transports.sftp_server import HOST_KEY, PASSWORD, FaultyServer
 
@@ -113,13 +118,21 @@ async def before_the_crash(url, clock):
             await recovery.recover("queue:billing", actor="ana", reason="now it is")
 
 
+def kill_in_the_middle(url, now):
+    """Start a process that recovers the order, and kill it (``kill -9``) while its handler charges."""
+    command = [sys.executable, "-m", "tests.journey.doomed_process", url, str(now)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+        try:
+            assert process.stdout.readline() == f"{CHARGES}\n"
+        finally:
+            process.kill()
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL
+
+
 async def after_the_crash(url, clock, server):
     """Another process goes on: it recovers the order, and dies while it charges; the next one charges and bills."""
-    async with connect(url, clock=clock) as broker, open_recovery(broker) as recovery:
-        clock.advance(120)
-        await recovery.step()
-        (held,) = await broker.receive("billing")
-        assert held.id == "ord-1:billing"
+    clock.advance(120)
+    await asyncio.to_thread(kill_in_the_middle, url, clock.time())
     clock.advance(61)  # the lock of a process that is gone ends
     async with connect(url, clock=clock) as broker, open_pipeline(broker, invoices(server)) as pipeline:
         await shop(pipeline).run(broker, until_idle=True)

@@ -20,6 +20,8 @@ _LISTED_GROUPS = 1_000
 _OPERATIONS = 50
 _TASKS = 1_000
 _DAY_S = 86_400
+_LATELY_S = 3_600
+"""Operations that ended so long ago are facts, whatever their numbers: an old one may end after many newer ones."""
 
 
 class Attention:
@@ -127,7 +129,10 @@ class Attention:
 
     async def _operations(self) -> list[Operation]:
         under_way = await self._recovery.operations(is_open=True, limit=_OPERATIONS)
-        return [*under_way, *await self._recovery.operations(is_open=False, limit=_OPERATIONS)]
+        over = await self._recovery.operations(is_open=False, limit=_OPERATIONS)
+        lately = await self._recovery.ledger.ended_since(utc(await self._history.ledger.now() - _LATELY_S))
+        listed = {each.number for each in over}
+        return [*under_way, *over, *(each for each in lately if each.number not in listed)]
 
     async def _queues(self) -> list[QueueFact]:
         return [

@@ -13,7 +13,7 @@ from redrive.history.ledger import HistoryLedger
 from redrive.history.operation_samples import OperationPace, OperationSample, pace_of
 from redrive.history.rates import Rates
 from redrive.history.series import Point, Series
-from redrive.history.workers import DestinationHealth, WorkerInfo, workers_of
+from redrive.history.workers import DestinationHealth, WorkerInfo, health_of, workers_of
 
 __all__ = [
     "DestinationHealth",
@@ -29,6 +29,7 @@ __all__ = [
     "TallyRow",
     "WorkerInfo",
     "gauges_of",
+    "health_of",
     "metrics",
     "pace_of",
     "views",

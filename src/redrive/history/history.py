@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The history as a program uses it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -160,10 +160,27 @@ class History:
         found = {rates.name: rates.per_minute for rates in await self.rates(span=span)}
         return health_of(info, await self.workers(), found.get(queue, {}))
 
+    async def destinations(
+        self, queues: Iterable[str], *, span: duration.Duration = 5 * MINUTE
+    ) -> list[DestinationHealth]:
+        """Return how queues are doing, as ``destination_health`` does; those that do not exist are left out.
+
+        Args:
+            queues: the queues.
+            span: over which time.
+        """
+        wanted = frozenset(queues)
+        if not wanted:
+            return []
+        found = {rates.name: rates.per_minute for rates in await self.rates(span=span)}
+        infos, workers = await self._broker.queues(), await self.workers()
+        return [health_of(info, workers, found.get(info.name, {})) for info in infos if info.name in wanted]
+
     async def operation(self, number: int) -> list[OperationSample]:
         """Return what had become of the messages of an operation, every five seconds while that changed.
 
-        The store of recovery must be that of the queues.
+        The last one is what is so now: it is counted when it is asked for. The store of recovery must be that of the
+        queues.
         """
         return await self._ledger.samples(number)
 

@@ -224,6 +224,10 @@ class OperationStore(Protocol):
         """Return operations, the newest first."""
         ...
 
+    async def ended_since(self, since: datetime, limit: int = 1_000) -> list[Operation]:
+        """Return the operations that have ended since an instant, the first to end first."""
+        ...
+
     async def change(self, number: int, event: OperationEvent, *, actor: str = "", reason: str = "") -> Operation:
         """Change the state of an operation for a person; ``OperationConflict`` if its state does not allow that."""
         ...

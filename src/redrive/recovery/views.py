@@ -97,7 +97,11 @@ def set_aside_view(aside: SetAside) -> View:
 
 
 def dry_run_view(
-    found: DryRun, chosen: Filter | None, previews: "Iterable[Preview]", unread: Mapping[str, int]
+    found: DryRun,
+    chosen: Filter | None,
+    previews: "Iterable[Preview]",
+    unread: Mapping[str, int],
+    destinations: Iterable[View] = (),
 ) -> View:
     """Return what an operation would find.
 
@@ -106,12 +110,14 @@ def dry_run_view(
         chosen: the filter, if there is one.
         previews: what would change about the first messages.
         unread: how many failures are not in the store yet, by the queue they are in.
+        destinations: how the queues are doing that messages would go to.
     """
     return {
         **_object(found),
         "filter": None if chosen is None else str(chosen),
         "previews": [_object(each) for each in previews],
         "unread": dict(unread),
+        "destinations": list(destinations),
     }
 
 

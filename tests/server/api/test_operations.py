@@ -13,6 +13,9 @@ async def test_a_dry_run_says_what_would_be_found_and_changes_nothing(client, de
     await fail()
     found = (await client.post("/dry-runs", json={**ALL, "transform": {"replace": [["one", "1"]]}})).json()
     assert (found["matched"], found["free"], found["by_destination"]) == (3, 3, {"orders": 3})
+    (orders,) = found["destinations"]
+    assert (orders["queue"], orders["workers"], orders["ready"]) == ("orders", 0, 0)
+    assert {"sent_per_minute", "completed_per_minute", "failed_per_minute", "is_read"} <= orders.keys()
     assert len(found["previews"]) == 3
     assert await desk.recovery.operations() == []
     assert (await client.post("/dry-runs", json={**ALL, "kind": "archive"})).json()["by_destination"] == {}

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.stateful import run_state_machine_as_test
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from tests.patience import PATIENCE_S
 from tests.server.api.conftest import make_failures
 from tests.server.api.pipeline_functions import make_pipeline
 from tests.server.threaded import app_of, running_desk
@@ -53,7 +54,7 @@ async def _fill(desk):
 
 def _without_streams(app):
     """Return the schema without endpoints that answer for as long as they are asked to."""
-    return schemathesis.openapi.from_asgi(DOCUMENT, app).exclude(path_regex="/(tap|events)$")
+    return schemathesis.openapi.from_asgi(DOCUMENT, app, timeout=PATIENCE_S).exclude(path_regex="/(tap|events)$")
 
 
 def _check_all(app, chosen):
@@ -102,7 +103,7 @@ def test_every_answer_to_long_sequences_is_what_the_document_says(url):
 
 def test_the_links_of_the_document_name_operations_and_parameters_there_are(url):
     with running_desk(url) as (desk, run):
-        document = deepcopy(schemathesis.openapi.from_asgi(DOCUMENT, app_of(desk, run)).raw_schema)
+        document = deepcopy(schemathesis.openapi.from_asgi(DOCUMENT, app_of(desk, run), timeout=PATIENCE_S).raw_schema)
     operations = {each["operationId"]: each for methods in document["paths"].values() for each in methods.values()}
     links = [
         link

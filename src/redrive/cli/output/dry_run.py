@@ -6,12 +6,15 @@ from dataclasses import dataclass, replace
 from rich.text import Text
 
 from redrive.cli.exit_status import ExitStatus
+from redrive.cli.facades import open_history
 from redrive.cli.open import OpenRecovery
 from redrive.cli.output import console
 from redrive.cli.output.operation_detail import unknown_ids_text
 from redrive.cli.output.previews import print_previews
 from redrive.cli.output.sentences import count, some, span, verb
 from redrive.cli.output.table import age
+from redrive.history import DestinationHealth
+from redrive.history.views import health_view
 from redrive.printable import one_line
 from redrive.recovery import DryRun, Filter, Preview, Status, StillFailing, views
 
@@ -28,6 +31,7 @@ class Forecast:
         unread: how many failures are not in the store, by queue.
         hint: a sentence about these; empty if there are none.
         is_repeated: whether the same request was made before, with the same key.
+        destinations: how the queues are doing that messages would go to.
     """
 
     chosen: Filter | list[str]
@@ -37,6 +41,7 @@ class Forecast:
     unread: dict[str, int]
     hint: str
     is_repeated: bool
+    destinations: list[DestinationHealth]
 
     @property
     def filter(self) -> Filter | None:
@@ -64,7 +69,10 @@ async def forecast(
         sent = await opened.recovery.dry_run(replace(chosen, status=frozenset({Status.RETRY_ISSUED})))
     unread = await opened.unread()
     is_repeated = key is not None and await opened.recovery.ledger.requested(key) is not None
-    return Forecast(chosen, found, previews, sent, unread, opened.unread_hint(unread), is_repeated)
+    hint = opened.unread_hint(unread)
+    async with open_history(opened.broker) as history:
+        destinations = await history.destinations(found.by_destination)
+    return Forecast(chosen, found, previews, sent, unread, hint, is_repeated, destinations)
 
 
 def print_forecast(seen: Forecast, *, as_json: bool, would: str) -> None:
@@ -76,7 +84,8 @@ def print_forecast(seen: Forecast, *, as_json: bool, would: str) -> None:
         would: what would be done with those that are sent.
     """
     if as_json:
-        console.print_json(views.dry_run_view(seen.found, seen.filter, seen.previews, seen.unread))
+        healths = [health_view(each) for each in seen.destinations]
+        console.print_json(views.dry_run_view(seen.found, seen.filter, seen.previews, seen.unread, healths))
         return
     for line in _lines(seen, would):
         console.out().print(line, soft_wrap=True)
@@ -91,8 +100,10 @@ def _lines(seen: Forecast, would: str) -> list[Text]:
     matches, free = verb(found.matched, "matches"), verb(found.free, "is")
     lines = [Text(f"{found.matched:,} {matches}, {found.free:,} {free} available")]
     lines += [Text(f"  failed {seen.span}")] if seen.span else []
+    healths = {each.queue: each for each in seen.destinations}
     for to, number in found.by_destination.items():
         lines.append(Text(f"  {number:,} {would} {one_line(to)}"))
+        lines += [_health(each) for each in [healths.get(to)] if each is not None and (each.workers or each.ready)]
         lines += [_failing(each) for each in found.still_failing if each.destination == to]
     if found.holders:
         skipped = f"{found.taken:,} {verb(found.taken, 'is')} skipped"
@@ -100,6 +111,13 @@ def _lines(seen: Forecast, would: str) -> list[Text]:
     if found.unknown_ids:
         lines.append(Text(unknown_ids_text(found.unknown_ids)))
     return lines
+
+
+def _health(each: DestinationHealth) -> Text:
+    if not each.is_read:
+        return Text(f"    no worker reads it, {each.ready:,} waiting", "yellow")
+    pace = f"{each.completed_per_minute:,.0f} a minute completed, {each.failed_per_minute:,.0f} failed"
+    return Text(f"    {count(each.workers, 'worker')}, {each.ready:,} waiting, {pace}")
 
 
 def _failing(each: StillFailing) -> Text:

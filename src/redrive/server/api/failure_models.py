@@ -118,12 +118,28 @@ class OperationDetail(OperationModel):
     messages: list[PartModel] | None = Field(None, description="Its messages, if they were asked for.")
 
 
+class DestinationModel(ViewModel):
+    """How a queue is doing that messages would go to."""
+
+    queue: str = Field(examples=["orders"])
+    workers: int = Field(description="How many workers have a handler for it.")
+    concurrency: int = Field(description="How many messages those handle at a time.")
+    in_flight: int = Field(description="How many they are handling.")
+    p95_s: float | None = Field(description="The slowest of their times for 95 of 100 messages, in seconds.")
+    ready: int = Field(description="How many messages wait.")
+    sent_per_minute: float = Field(description="How many came in a minute, lately.")
+    completed_per_minute: float
+    failed_per_minute: float = Field(description="How many failed for good.")
+    is_read: bool = Field(description="Whether a worker has a handler for it, or something was completed lately.")
+
+
 class DryRunModel(DryRunRecord):
     """What an operation would find."""
 
     filter: str | None = Field(description="The filter, with instants in place of ages; null: ids were given.")
     previews: list[PreviewModel] = Field(description="What would change about the first messages.")
     unread: dict[str, int] = Field(description="How many failures are not read yet, by the queue they are in.")
+    destinations: list[DestinationModel] = Field(description="How the queues are doing that messages would go to.")
 
 
 class PreviewsModel(ViewModel):

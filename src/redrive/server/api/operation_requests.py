@@ -7,6 +7,7 @@ from typing import Any, Final
 from redrive.broker.rules import ERROR_QUEUE
 from redrive.broker.views import View
 from redrive.errors import InvalidRequest, InvalidSetting
+from redrive.history.views import health_view
 from redrive.recovery import Canary, Filter, Kind, Operation, Preview, Transform, views
 from redrive.server.api.endpoint import Caller
 from redrive.server.api.failure_models import CanaryModel, ChosenModel, OperationAsked, PreviewAsked, TransformModel
@@ -50,7 +51,9 @@ async def dry_run(caller: Caller, asked: OperationAsked) -> View:
         previews = await recovery.preview(chosen, how["transform"], sample=sample)
     sources = tuple(dict.fromkeys((ERROR_QUEUE, *await recovery.sources())))
     unread = {queue: count for queue, count in (await recovery.unread(sources)).items() if caller.principal.has(queue)}
-    return views.dry_run_view(found, chosen if isinstance(chosen, Filter) else None, previews, unread)
+    seen = [queue for queue in found.by_destination if caller.principal.has(queue)]
+    healths = [health_view(each) for each in await caller.desk.history.destinations(seen)]
+    return views.dry_run_view(found, chosen if isinstance(chosen, Filter) else None, previews, unread, healths)
 
 
 async def preview(caller: Caller, asked: PreviewAsked) -> list[Preview]:

@@ -115,3 +115,8 @@ def _page(request: Request, response: Response, limit: Limit = 100, cursor: Curs
 
 Page = Annotated[_Page, Depends(_page)]
 """The parameter ``page`` of an endpoint that returns a list."""
+
+
+def first_page(request: Request, limit: int = 100) -> _Page:
+    """Return the first page of a list, for code that asks an endpoint and needs no more of it."""
+    return _Page(request, Response(), limit, "")

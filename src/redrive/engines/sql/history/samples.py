@@ -56,9 +56,19 @@ def keep(found: Mapping[int, str]) -> Script[None]:
 
 
 def samples(number: int) -> Script[list[OperationSample]]:
-    """Return the samples of an operation, the oldest first."""
+    """Return the samples of an operation, the oldest first; the last one is what is so now, counted from the rows."""
     rows = yield Sql("SELECT at, counts FROM @.operation_samples WHERE operation = ? ORDER BY at", [number])
-    return [OperationSample(at=utc(at), lanes=_lanes(counts)) for at, counts in rows]
+    found = [(at, counts) for at, counts in rows]
+    countable = yield Sql(
+        "SELECT 1 FROM @.operations o WHERE o.number = ? AND (o.ended_at IS NULL"
+        " OR EXISTS (SELECT 1 FROM @.operation_batches b WHERE b.operation = o.number))",
+        [number],
+    )
+    if countable:  # the destinations of operations that ended long ago are forgotten
+        counts = yield from _counted(number)
+        if not found or found[-1][1] != counts:
+            found.append(((yield from now()), counts))
+    return [OperationSample(at=utc(at), lanes=_lanes(counts)) for at, counts in found]
 
 
 def _lanes(text: str) -> dict[str, dict[Outcome, int]]:

@@ -95,6 +95,7 @@ class SqlLedger(SqlStore):
     redirects = reads(operations_sql.redirects)
     redirect = writes(operations_sql.redirect)
     operations = reads(operations_sql.operations)
+    ended_since = reads(operations_sql.ended_since)
 
     # --- processes and leases
     hold = writes(leases.hold)

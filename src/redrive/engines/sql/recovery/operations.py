@@ -4,6 +4,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from redrive.clock import utc
@@ -324,6 +325,18 @@ def operations(*, is_open: bool | None = None, before: int | None = None, limit:
     found: list[Operation] = []
     for row in rows:
         found.append((yield from _with_figures(row)))  # noqa: PERF401 - a generator cannot yield from a comprehension
+    return found
+
+
+def ended_since(since: datetime, limit: int = 1_000) -> Script[list[Operation]]:
+    """Return the operations that have ended since an instant, the first to end first."""
+    rows = yield Sql(
+        f"SELECT {_COLUMNS} FROM @.operations WHERE ended_at >= ? ORDER BY ended_at, number LIMIT ?",
+        [since.timestamp(), limit],
+    )
+    found: list[Operation] = []
+    for row in rows:
+        found.append((yield from _with_figures(row)))  # noqa: PERF401 - as above
     return found
 
 
