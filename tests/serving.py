@@ -11,10 +11,15 @@ import httpx
 from tests.patience import PATIENCE_S
 
 
-@contextmanager
 def serving(*arguments, cwd):
     """Start a server; it is stopped at the end, if it still runs."""
-    command = [sys.executable, "-m", "redrive.cli", "serve", "--listen", "127.0.0.1:0", *map(str, arguments)]
+    return started("serve", "--listen", "127.0.0.1:0", *arguments, cwd=cwd)
+
+
+@contextmanager
+def started(*arguments, cwd):
+    """Start a command; it is stopped at the end, if it still runs."""
+    command = [sys.executable, "-m", "redrive.cli", *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
     try:
         yield process

@@ -11,7 +11,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from redrive import __version__
 from redrive.clock import Clock
 from redrive.http.listener import AsgiApp, Packet, Receive, Send
-from redrive.server import health, problems
+from redrive.server import console, health, problems
 from redrive.server.api import ROUTERS
 from redrive.server.api.document import describe
 from redrive.server.api.endpoint import PREFIX
@@ -75,8 +75,7 @@ def create_app(
         separate_input_output_schemas=False,
         redirect_slashes=False,
     )
-    app.state.desk = desk
-    app.state.settings = settings
+    app.state.desk, app.state.settings = desk, settings
     app.state.door = door or OpenDoor()
     app.state.proxies = [ipaddress.ip_network(each) for each in settings.trusted_proxies]
     clock = desk.broker.clock
@@ -87,8 +86,9 @@ def create_app(
     app.state.health, app.state.topics, app.state.metrics = observed.health, observed.topics, observed.metrics
     observed.health.ask = desk.recovery.ledger.now
     problems.add_handlers(app)
-    for router in (*ROUTERS, health.router):
-        app.include_router(router)
+    app.state.console, app.state.pages = console.shared_by(clock), console.PATHS
+    for router in (*ROUTERS, health.router, *console.ROUTERS):
+        app.router.routes.extend(router.routes)  # whole as they are: including them builds each anew for this app
     describe(app)
     app.add_middleware(Tagged)  # the last one that is added is the first that a request passes
     app.add_middleware(GZipMiddleware, minimum_size=SMALLEST_COMPRESSED, compresslevel=6)

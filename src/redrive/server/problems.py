@@ -30,6 +30,7 @@ from redrive.errors import (
     TopicNotFound,
     Unavailable,
 )
+from redrive.http.listener import Packet, Receive, Send
 from redrive.printable import one_line
 
 _logger = logging.getLogger("redrive.server")
@@ -101,9 +102,32 @@ def response_of(error: RedriveError) -> JSONResponse:
     return answer(found, headers)
 
 
+class ProblemResponse(JSONResponse):
+    """Problem details: JSON for programs, a page for people who look at pages.
+
+    Args:
+        found: the problem details.
+        headers: more headers.
+    """
+
+    def __init__(self, found: View, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(found, found["status"], headers=dict(headers or {}), media_type=MEDIA_TYPE)
+        self._found = found
+
+    async def __call__(self, scope: Packet, receive: Receive, send: Send) -> None:
+        """Send it."""
+        from redrive.server.console.refusals import is_for_page, refusal_page
+
+        if not is_for_page(scope):
+            await super().__call__(scope, receive, send)
+            return
+        kept = {name: value for name, value in self.headers.items() if name in ("retry-after", "allow")}
+        await refusal_page(self._found, scope, kept)(scope, receive, send)
+
+
 def answer(found: View, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Return the response with problem details."""
-    return JSONResponse(found, found["status"], headers=dict(headers or {}), media_type=MEDIA_TYPE)
+    return ProblemResponse(found, headers)
 
 
 def framework_problem(status: int, detail: str = "") -> View:
