@@ -21,8 +21,8 @@ help: ## show this list (the default)
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(VENV)-demo/ready ## see what Redrive does, in your terminal
-	@$(VENV)-demo/bin/redrive demo
+demo: $(VENV)-demo/ready ## open a small shop whose messages fail, in your browser
+	@$(VENV)-demo/bin/redrive demo $(DEMO)
 
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Half as many again as there are cores: a test waits for databases and processes for half of its time.
@@ -31,8 +31,13 @@ JOBS ?= $(shell expr $(CORES) \* 3 / 2)
 PYTEST := -m pytest --quiet --numprocesses $(JOBS) --dist worksteal
 
 .PHONY: test
-test: check ## check, then run all tests
+test: check browser ## check, then run all tests
 	@$(PY) $(PYTEST)
+
+# Chromium from Debian's packages, unless there is one; that needs root, and is not an error without it.
+.PHONY: browser
+browser: $(VENV)/ready
+	@$(PY) -m tests.browser.chromium
 
 # Apart from `test`, because watching every branch makes the tests take half as long again.
 .PHONY: coverage
@@ -89,6 +94,10 @@ blocking: $(VENV)/ready ## write the blocking twins of broker and recovery anew
 	@$(PY) tools/generate_blocking.py
 	@$(BIN)/ruff format --quiet src/redrive/broker/blocking.py src/redrive/recovery/blocking.py
 
+.PHONY: vendor
+vendor: $(VENV)/ready ## fetch the fonts, icons and scripts of the console and its tests anew; needs npm
+	@$(PY) tools/vendor.py
+
 .PHONY: torture
 torture: $(VENV)/ready ## run the long races and crash loops; about an hour
 	@HYPOTHESIS_PROFILE=thorough $(PY) $(PYTEST) -m torture --ignore tests/scenarios
@@ -112,7 +121,7 @@ lock: ## pin the development tools anew; UPGRADE=1 moves them to their newest ve
 	@.venv-lock/bin/python $(PIP_INSTALL) uv
 	@$(call compile,dev,--group dev --extra all)
 	@$(call compile,bench,--group bench --constraint requirements/dev.txt)
-	@$(call compile,cli,--group build --extra cli --constraint requirements/dev.txt)
+	@$(call compile,demo,--group build --extra cli --extra pipeline --extra routes --extra server --constraint requirements/dev.txt)
 	@rm -rf .venv-lock
 
 .PHONY: clean
@@ -133,11 +142,11 @@ $(VENV)/locked: requirements/dev.txt
 	@$(PY) $(PIP_INSTALL) --require-hashes -r requirements/dev.txt
 	@touch $@
 
-# Small, so that a first look takes seconds: the command line and what builds it, none of the development tools.
-$(VENV)-demo/locked: requirements/cli.txt
+# Small, so that a first look does not take minutes: what the demo imports and what builds it, no development tools.
+$(VENV)-demo/locked: requirements/demo.txt
 	@$(call new_environment,$(VENV)-demo)
-	@echo "installing the command line there: 20 small packages, once"
-	@$(VENV)-demo/bin/python $(PIP_INSTALL) --require-hashes -r requirements/cli.txt
+	@echo "installing what the demo needs there, once"
+	@$(VENV)-demo/bin/python $(PIP_INSTALL) --require-hashes -r requirements/demo.txt
 	@touch $@
 
 $(VENV)-bench/locked: requirements/dev.txt requirements/bench.txt

@@ -22,6 +22,7 @@ MODULES = {
     "fastapi": "fastapi",
     "google-re2": "re2",
     "httpx": "httpx",
+    "jinja2": "jinja2",
     "joserfc": "joserfc",
     "jmespath": "jmespath",
     "nats-py": "nats",

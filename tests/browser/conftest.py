@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""A real browser in front of a real server: one browser for all tests of a process, a context for each test.
+
+Tests and server share one loop, that of the session: Playwright's. Every test fails when the browser reports an error,
+a violation of the policy, or a request to another machine.
+"""
+
+import asyncio
+import os
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import async_playwright, expect
+
+from redrive import connect, open_recovery
+from redrive.server import ServerProcess, ServerSettings, open_desk
+from tests.browser import chromium
+from tests.cheap_passwords import use_cheap_passwords
+from tests.migrated import use_copies
+from tests.patience import PATIENCE_S
+
+WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+ALERT = """\
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+    window.violations.push(`${event.violatedDirective} ${event.blockedURI}`);
+    console.error("CSP", event.violatedDirective, event.blockedURI);
+});
+window.alert = () => console.error("a script of a message has run");
+"""
+
+expect.set_options(timeout=PATIENCE_S * 1_000)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def everything_that_takes_long_is_quick():
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        use_copies(monkeypatch)
+        use_cheap_passwords(monkeypatch)
+        yield
+
+
+@pytest.fixture(scope="session")
+def chromium_path():
+    """Where Chromium is; in CI it is an error that there is none."""
+    try:
+        return chromium.program()
+    except chromium.NoChromium as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(f"NOT SHOWN HERE: everything that is seen in a browser. {error}")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def chrome(chromium_path):
+    """The browser."""
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(
+            executable_path=chromium_path, args=list(chromium.FLAGS), chromium_sandbox=os.geteuid() != 0
+        )
+        yield launched
+        await launched.close()
+
+
+@asynccontextmanager
+async def served(url, **more):
+    """Run a server with everything that it does; yield its address."""
+    listening = asyncio.get_running_loop().create_future()
+    process = ServerProcess(
+        ServerSettings(**{"listen": "127.0.0.1:0", "receivers": "127.0.0.1:0", "database": url} | more)
+    )
+    process.on_listening = listening.set_result
+    running = asyncio.create_task(process.run())
+    await asyncio.wait([listening, running], return_when=asyncio.FIRST_COMPLETED)
+    try:
+        base = f"http://{listening.result()}"
+        async with httpx.AsyncClient(base_url=base, timeout=PATIENCE_S) as client:
+            while not (await client.get("/ready")).is_success:
+                assert not running.done(), running
+        yield base
+    finally:
+        process.stop()
+        await running
+
+
+@asynccontextmanager
+async def opened(url):
+    """Open the desk of a store, to fill it and to look into it."""
+    async with AsyncExitStack() as stack:
+        broker = await stack.enter_async_context(connect(url))
+        yield await stack.enter_async_context(open_desk(broker, open_recovery(broker)))
+
+
+@pytest.fixture
+def sqlite_url(tmp_path):
+    return f"sqlite:///{tmp_path}/browser.db"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request):
+    """Where everything is."""
+    if request.param == "sqlite":
+        return request.getfixturevalue("sqlite_url")
+    url, schema = request.getfixturevalue("postgres_url"), request.getfixturevalue("emptied_schema")
+    return f"{url}{'&' if '?' in url else '?'}schema={schema}"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def serve():
+    """Return what runs a server until the end of the test; browsers are closed before it ends."""
+    async with AsyncExitStack() as stack:
+
+        async def start(url, **more):
+            return await stack.enter_async_context(served(url, **more))
+
+        yield start
+
+
+class Troubles(list):
+    """What the browser reported in a test.
+
+    Attributes:
+        expected: words in reports that the test provokes.
+    """
+
+    expected: tuple[str, ...] = ()
+
+    def note(self, report):
+        if not any(each in report for each in self.expected):
+            self.append(report)
+
+
+@pytest.fixture
+def troubles():
+    found = Troubles()
+    yield found
+    assert found == []
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def new_context(chrome, troubles, serve):  # noqa: ARG001 - it is closed before the server is
+    """Return what opens a context: a browser of another person."""
+    async with AsyncExitStack() as stack:
+
+        async def new(**more):
+            given = {"viewport": WIDE, "timezone_id": "Europe/Berlin", "reduced_motion": "reduce", **more}
+            context = await chrome.new_context(**given)
+            stack.push_async_callback(context.close)
+            if given.get("java_script_enabled", True):
+                await context.add_init_script(ALERT)
+            context.set_default_timeout(PATIENCE_S * 1_000)
+            context.on(
+                "console", lambda said: said.type == "error" and troubles.note(f"{said.text} at {said.page.url}")
+            )
+            context.on("weberror", lambda error: troubles.note(str(error.error)))
+            context.on("request", lambda asked: _is_ours(asked.url) or troubles.note(f"asks for {asked.url}"))
+            return context
+
+        yield new
+
+
+def _is_ours(address):
+    return address.startswith(("http://127.0.0.1:", "data:", "about:"))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(new_context):
+    """A page in a browser of its own."""
+    return await (await new_context()).new_page()
+
+
+@asynccontextmanager
+async def going_on(*coroutines):
+    """Let something go on beside a test."""
+    tasks = [asyncio.create_task(each) for each in coroutines]
+    try:
+        yield
+    finally:
+        for each in tasks:
+            each.cancel()
+            with suppress(asyncio.CancelledError):
+                await each
