@@ -39,7 +39,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 STEPS = {"python", "python postgres", "python continues", "sh", "sh continues"}
 TESTS = "python pytest"
 RUN = STEPS | {TESTS, "toml", "xml", "yaml"}
-SHOWN = {"text", "sh no-run", "python no-run", "sql", "ini", "json", "mermaid", "dockerfile"}
+SHOWN = {"text", "sh no-run", "python no-run", "sql", "ini", "json", "mermaid", "dockerfile", "nginx", "caddy"}
 NOT_RUN = {
     "web-applications.md": "Django would be 50 MB more to install; its code was tried by hand on PostgreSQL",
     "see-what-happens.md": "a process can set its provider of spans once; tests/broker/test_spans.py does the same",
