@@ -1,8 +1,9 @@
 """Measure the server: what pages ask, with a million failures, and an operation that people watch: ``make bench``.
 
 *Questions*: each list, count, group and series over HTTP, beside the statement one would write for it by hand, on a
-table with an index made for it. *An operation and 200 streams*: an operation with 100,000 messages in a server, alone,
-and beside 200 streams of events and 500 requests a second. The server is a process of its own.
+table with an index made for it. *Pages*: each page of the console, its time and its size. *An operation that people
+watch*: an operation with 100,000 messages in a server, alone, beside 200 streams of events and 500 requests a second,
+and beside 200 browsers that fetch their page anew when it has changed. The server is a process of its own.
 
 Time on the wall, because people wait for it. It reports and does not judge. docs/explanation/server-speed.md explains
 the figures.
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import server_load
 import server_looks
+import server_pages
 from postgres_server import NoServer
 from queue_engines import ENGINES
 from recovery_scenarios import Stock
@@ -25,7 +27,7 @@ from recovery_subjects import fill_failures
 from report import as_markdown, as_text, machine, write_between_marks
 from server_client import running_serve
 
-PARTS = ("questions", "load")
+PARTS = ("questions", "pages", "load")
 
 
 async def measure(engine, chosen, folder, progress):
@@ -33,12 +35,18 @@ async def measure(engine, chosen, folder, progress):
     found = {}
     async with AsyncExitStack() as places:
         stock = Stock(engine, places, progress)
-        if "questions" in chosen.only:
+        if {"questions", "pages"} & set(chosen.only):
             url = await stock.filled(fill_failures, chosen.size)
             raw_url = await places.enter_async_context(engine.place())
-            progress(f"{engine.name}: ask")
             with running_serve(url, folder, "--no-routes", "--no-pipelines", "--no-ingest") as server:
-                found["questions"] = await server_looks.measure(server, raw_url, engine.name, chosen.size, chosen.times)
+                if "questions" in chosen.only:
+                    progress(f"{engine.name}: ask")
+                    asked = server_looks.measure(server, raw_url, engine.name, chosen.size, chosen.times)
+                    found["questions"] = await asked
+                if "pages" in chosen.only:
+                    progress(f"{engine.name}: look at pages")
+                    known = await server_looks.known_in(server)
+                    found["pages"] = await server_pages.measure(server, known, chosen.times)
         if "load" in chosen.only:
             url = await stock.filled(fill_failures, chosen.operation)
             found["load"] = await server_load.measure(engine, url, chosen, folder, progress)
@@ -53,7 +61,7 @@ def arguments():
     parser.add_argument("--size", type=int, default=1_000_000, metavar="N", help="failures that pages ask about")
     parser.add_argument("--operation", type=int, default=100_000, metavar="N", help="messages of the operation")
     parser.add_argument("--times", type=int, default=40, help="how often each question is asked")
-    parser.add_argument("--rounds", type=int, default=3, help="of the operation, alone and watched")
+    parser.add_argument("--rounds", type=int, default=3, help="of the operation, each way")
     parser.add_argument("--quick", action="store_true", help="to see that it runs; do not trust the figures")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="a folder on the disk to measure")
     parser.add_argument("--json", metavar="FILE", help="write all figures, round by round")
@@ -79,7 +87,7 @@ def main():
             except NoServer as error:
                 raise SystemExit(f"bench: {error}") from None
             figures[name] = found
-            parts = {"questions": server_looks.table, "load": server_load.table}
+            parts = {"questions": server_looks.table, "pages": server_pages.table, "load": server_load.table}
             shown += [parts[part](name, what) for part, what in found.items()]
     place = f"{shape['date']}, {shape['python']}, {shape['system']}, {shape['cpu']}, {shape['cores']} cores"
     heading = f"{place}, load {shape['load']} at the start.\n{chosen.size:,} failures, full durability.\n"

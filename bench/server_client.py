@@ -113,13 +113,15 @@ class Connection:
 
         An answer of the last second will do, and one that is known already need not be sent again; not so if ``fresh``.
         """
-        tag = None if fresh else self._tags.get(path)
-        more = ("" if fresh else "cache-control: max-age=1\r\n") + (f"if-none-match: {tag}\r\n" if tag else "")
-        await self._send(GET.format(path=f"/api/v1{path}", host=HOST, more=more))
-        status, headers, body = await self._answer()
-        if "etag" in headers:
-            self._tags[path] = headers["etag"]
-        return status, body
+        return await self._ask(f"/api/v1{path}", "" if fresh else "cache-control: max-age=1\r\n", fresh=fresh)
+
+    async def page(self, path):
+        """Ask for a page of the console, as a browser does at first; return status and body."""
+        return await self._ask(path, "accept: text/html\r\n", fresh=True)
+
+    async def fragment(self, path):
+        """Ask for what has changed on a page, as the console does when it hears of a change; return status and body."""
+        return await self._ask(path, "accept: text/html\r\nredrive-fragment: 1\r\n", fresh=False)
 
     async def post(self, path, value):
         """Post a value as JSON; return status and what is answered."""
@@ -129,13 +131,24 @@ class Connection:
         status, _, answer = await self._answer()
         return status, json.loads(answer)
 
-    async def stream(self, path, seen):
-        """Listen to a stream until cancelled; count in ``seen`` what comes."""
+    async def stream(self, path, seen, changed=None):
+        """Listen to a stream until cancelled; count in ``seen`` what comes, and set the event ``changed``."""
         await self._send(GET.format(path=f"/api/v1{path}", host=HOST, more="accept: text/event-stream\r\n"))
         while line := await self._reader.readline():
             if line.startswith(b"data:"):
                 seen["events"] += 1
+                if changed is not None:
+                    changed.set()
         seen["ended"] += 1
+
+    async def _ask(self, path, more, *, fresh):
+        tag = None if fresh else self._tags.get(path)
+        more += f"if-none-match: {tag}\r\n" if tag else ""
+        await self._send(GET.format(path=path, host=HOST, more=more))
+        status, headers, body = await self._answer()
+        if "etag" in headers:
+            self._tags[path] = headers["etag"]
+        return status, body
 
     async def _send(self, text):
         self._writer.write(text.encode())

@@ -1,4 +1,4 @@
-"""An operation with and without people who watch it: 200 streams, and 500 requests a second."""
+"""An operation with and without those who watch it: programs that ask the API, or people in front of a browser."""
 
 import asyncio
 import json
@@ -29,8 +29,12 @@ PATHS = (
 )
 
 
+PAGES = ("/operations/{number}", "/operations", "/failed", "/")
+AGAIN_AFTER_S = 0.3  # a browser hears of a change, and of what changes just after it, before it asks
+
+
 class Watchers:
-    """People who watch: streams, and requests at a steady pace, whatever the answers take.
+    """Programs that watch: streams, and requests at a steady pace, whatever the answers take.
 
     Args:
         server: what they watch.
@@ -76,14 +80,42 @@ class Watchers:
             self.taken_ms.append((time.perf_counter() - due) * 1e3)
 
 
-async def operate(server, size, watched):
+class Viewers(Watchers):
+    """People who watch: each has a stream, and fetches a page again when the stream says that something has changed."""
+
+    async def run(self):
+        """Watch until cancelled."""
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+            for place in range(STREAMS):
+                stream = await stack.enter_async_context(Connection(self._server))
+                browser = await stack.enter_async_context(Connection(self._server))
+                changed = asyncio.Event()
+                tasks.create_task(stream.stream("/events", self.seen, changed))
+                path = PAGES[place % len(PAGES)].format(number=self._number)
+                tasks.create_task(self._look(browser, path, changed))
+
+    async def _look(self, browser, path, changed):
+        while True:
+            await changed.wait()
+            await asyncio.sleep(AGAIN_AFTER_S)
+            changed.clear()
+            due = time.perf_counter()
+            status, _ = await browser.fragment(path)
+            self.statuses[status] += 1
+            self.taken_ms.append((time.perf_counter() - due) * 1e3)
+
+
+KINDS = {"alone": None, "beside 500 requests/s": Watchers, "beside 200 browsers": Viewers}
+
+
+async def operate(server, size, kind):
     """Recover all failures; return seconds, and what the watchers found."""
     async with Connection(server) as client:
         began = time.perf_counter()
         status, operation = await client.post("/operations", {"kind": "recover", "filter": f"queue:{QUEUE}"})
         assert status < 300, operation
-        watchers = Watchers(server, operation["number"])
-        watching = asyncio.create_task(watchers.run()) if watched else None
+        watchers = (KINDS[kind] or Watchers)(server, operation["number"])
+        watching = asyncio.create_task(watchers.run()) if KINDS[kind] else None
         memory = [server.memory_mb]
         while (state := (await state_of(client, operation["number"])))["state"] not in ("completed", "failed"):
             await asyncio.sleep(LOOK_EVERY_S)
@@ -118,14 +150,14 @@ async def state_of(client, number):
 async def measure(engine, filled, chosen, folder, progress):
     """Return what each round found, alone and watched, in turns, each on a copy of the database."""
     size, rounds = chosen.operation, chosen.rounds
-    found = {"alone": [], "watched": []}
+    found = {kind: [] for kind in KINDS}
     for turn in range(rounds):
-        for kind in ("alone", "watched") if turn % 2 else ("watched", "alone"):
+        for kind in reversed(KINDS) if turn % 2 else KINDS:
             progress(f"{engine.name}, round {turn + 1} of {rounds}: recover {size:,}, {kind}")
             async with engine.copy(filled) as url:
                 await engine.settle()
                 with running_serve(url, folder, "--no-routes", "--no-pipelines") as server:
-                    found[kind].append(await operate(server, size, kind == "watched"))
+                    found[kind].append(await operate(server, size, kind))
     return found
 
 

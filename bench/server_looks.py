@@ -66,8 +66,8 @@ async def measure(server, raw_url, engine, size, times):
     await raw.open(raw_url)
     await raw.fill(size)
     found = {}
+    known = await known_in(server)
     async with Connection(server) as client:
-        known = await _known(client)
         for name, look in LOOKS.items():
             taken = {"http": [], "raw": [], "bytes": 0}
             path = look.path.format(**known)
@@ -85,10 +85,11 @@ async def measure(server, raw_url, engine, size, times):
     return found
 
 
-async def _known(client):
+async def known_in(server):
     """Return a group and a failure that there are."""
-    _, failures = await client.get("/failures?limit=1")
-    _, groups = await client.get("/groups?limit=1")
+    async with Connection(server) as client:
+        _, failures = await client.get("/failures?limit=1")
+        _, groups = await client.get("/groups?limit=1")
     return {"failure": json.loads(_plain(failures))[0]["id"], "group": json.loads(_plain(groups))[0]["id"]}
 
 

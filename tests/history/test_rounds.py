@@ -164,6 +164,22 @@ async def test_several_lines_are_read_at_once(broker, history, place):
     assert (await history.series("sent", span=HOUR)).total == 7
 
 
+async def test_what_was_counted_lately_is_added_up_by_name(broker, history, place):
+    now = place.clock.time()
+    for age, n in ((30 * HOUR, 1), (2 * HOUR, 10), (120, 100)):
+        await store(broker, place, {("orders", "sent"): n, ("bills", "dead"): n}, now - age)
+    assert await history.counted("sent", names=["orders", "bills"]) == {"orders": 110, "bills": 0}
+    assert await history.counted("sent", names=["orders"], span=HOUR) == {"orders": 100}
+
+
+async def test_a_line_is_the_same_whether_minutes_are_added_up_by_the_store_or_not(broker, history, place):
+    now = place.clock.time()
+    for age in range(0, 3 * HOUR, 7 * MINUTE):
+        await store(broker, place, {("orders", "sent"): age + 1}, now - age)
+    (whole,) = (await history.series_by_name("sent", span=3 * HOUR, step=HOUR)).values()
+    assert whole == await history.series("sent", name="orders", span=3 * HOUR, step=HOUR)
+
+
 async def test_the_depth_of_all_queues_is_their_sum_and_the_age_is_that_of_the_oldest(broker, history, place):
     await broker.declare("bills")
     await broker.send("orders", b"1")

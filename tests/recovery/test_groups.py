@@ -88,6 +88,23 @@ async def test_groups_by_queue_and_type_are_those_of_the_messages(process):
     assert titled(await process.recovery.groups("queue:billing", by="type")) == {"invoice.sent": 1}
 
 
+@pytest.mark.parametrize("by", ["exception", "queue", "type", "tenant"])
+async def test_the_newest_message_of_each_group_is_found_at_once(site, by):
+    process = await site.open(classifiers={"tenant": lambda _failure, message: message.headers.get("tenant")})
+    for number in range(3):
+        tenant = {"tenant": "a" if number else "b"}
+        await process.fail(1, queue=f"q{number % 2}", kind=f"E{number % 2}", subject=f"s{number % 2}", headers=tenant)
+    recovery = process.recovery
+    ids = [each.id for each in await recovery.groups(by=by)]
+    found = await recovery.newest_in_groups([*ids, "unknown"], by=by)
+    field = {"queue": "queue", "type": "type"}.get(by, "group")
+    assert len(ids) == 2
+    assert found == {each: (await recovery.failed(f"{field}:{each}", order="newest"))[0] for each in ids}
+    assert await recovery.newest_in_groups(ids, "queue:nowhere" if by != "queue" else "type:none", by=by) == {}
+    assert await recovery.newest_in_groups([], by=by) == {}
+    assert await recovery.newest_in_groups([*map(str, range(250)), *ids], by=by) == found
+
+
 async def test_classifiers_of_the_program(site):
     """L5.1: by whatever is in the failure or the message; None is no group, and a group can be acted on."""
     process = await site.open(classifiers={"tenant": lambda _failure, message: message.headers.get("tenant")})

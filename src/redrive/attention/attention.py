@@ -108,24 +108,19 @@ class Attention:
         lately_s, ids = self._thresholds.lately_s, [group.id for group in found]
         if not found:
             return []
-        lines = await self._history.series_by_name("failed", topic=tallies.GROUP, names=ids, span=_DAY_S, step=60)
-        last = max(1, round(lately_s / 60))
-        facts: list[GroupFact] = []
-        for group in found:
-            values = [point.value or 0 for point in lines[group.id].points]
-            before, lately = values[:-last], values[-last:]
-            usual = sum(before) * last / len(before) if before else 0.0
-            facts.append(
-                GroupFact(
-                    id=group.id,
-                    title=group.title,
-                    count=group.count,
-                    first_failed_at=group.first_failed_at,
-                    lately=sum(lately),
-                    usual=usual,
-                )
+        today = await self._history.counted("failed", topic=tallies.GROUP, names=ids, span=_DAY_S)
+        lately = await self._history.counted("failed", topic=tallies.GROUP, names=ids, span=lately_s)
+        return [
+            GroupFact(
+                id=group.id,
+                title=group.title,
+                count=group.count,
+                first_failed_at=group.first_failed_at,
+                lately=lately[group.id],
+                usual=(today[group.id] - lately[group.id]) * lately_s / max(_DAY_S - lately_s, 1),
             )
-        return facts
+            for group in found
+        ]
 
     async def _operations(self) -> list[Operation]:
         under_way = await self._recovery.operations(is_open=True, limit=_OPERATIONS)

@@ -103,7 +103,7 @@ class History:
         """
         about, found, chosen = metrics.check_topic(topic), metrics.metric(metric), await self._span(span, step)
         listed = None if names is None else list(names)
-        rows = await self._ledger.numbers_by_name(about, found.name, chosen.start, listed)
+        rows = await self._ledger.numbers_by_name(about, found.name, chosen.start, listed, chosen.step)
         seen = await self._seen(chosen) if found.is_gauge else ()
         by_name: dict[str, list[tuple[int, int]]] = {name: [] for name in listed or ()}
         for name, began, n in rows:
@@ -112,6 +112,23 @@ class History:
             name: _series(chosen, filled(chosen, found, each, seen), metric=metric, topic=about, name=name)
             for name, each in sorted(by_name.items())
         }
+
+    async def counted(
+        self, metric: str, *, names: Sequence[str], topic: str = tallies.QUEUE, span: duration.Duration = _A_DAY_S
+    ) -> dict[str, int]:
+        """Return how much was counted of several things lately, by their names.
+
+        Args:
+            metric: what was counted.
+            names: of which.
+            topic: of what kind of thing.
+            span: how long back from now; the minute in which that began counts as a whole.
+        """
+        about, found = metrics.check_topic(topic), metrics.metric(metric)
+        seconds = duration.seconds("span", span, longest=LONGEST_S)
+        start = began_at(await self._ledger.now() - seconds, MINUTE)
+        sums = await self._ledger.sums(about, found.name, start, list(names))
+        return {name: sums.get(name, 0) for name in names}
 
     async def rates(self, topic: str = tallies.QUEUE, *, span: duration.Duration = 5 * MINUTE) -> list[Rates]:
         """Return how much happened a minute, lately, to each thing to which something happened.

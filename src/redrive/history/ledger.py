@@ -32,9 +32,13 @@ class HistoryLedger(Protocol):
         ...
 
     async def numbers_by_name(
-        self, topic: str, metric: str, start: int, names: Sequence[str] | None
+        self, topic: str, metric: str, start: int, names: Sequence[str] | None, step: int
     ) -> list[tuple[str, int, int]]:
-        """Return the same for each name, or for some of them."""
+        """Return the same for each name, or for some of them; what began within a step is one number."""
+        ...
+
+    async def sums(self, topic: str, metric: str, start: int, names: Sequence[str]) -> dict[str, int]:
+        """Return what was counted of each name since a time; those of which nothing was are left out."""
         ...
 
     async def totals(self, topic: str, start: int, end: int) -> list[tuple[str, str, int]]:

@@ -2,7 +2,7 @@
 """Numbers over time, without holes: a point for every step of a span. Pure: no I/O, no clock."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -71,11 +71,17 @@ class Span:
         start: when the first step began, in seconds since 1970.
         end: when the last step ends.
         step: how long a step is, in seconds.
+        instants: when each step begins.
     """
 
     start: int
     end: int
     step: int
+    instants: tuple[datetime, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        instants = (datetime.fromtimestamp(at, UTC) for at in range(self.start, self.end, self.step))
+        object.__setattr__(self, "instants", tuple(instants))  # once for all lines of a page
 
 
 def span_of(now: float, seconds: float, step: float | None, retention: Retention) -> Span:
@@ -130,12 +136,12 @@ def filled(
         found.setdefault(began_at(began, span.step), []).append(n)
     noted = {began_at(began, span.step) for began in seen}
     points: list[Point] = []
-    for at in range(span.start, span.end, span.step):
+    for at, instant in zip(range(span.start, span.end, span.step), span.instants, strict=True):
         numbers = found.get(at)
         value: int | None = 0
         if numbers is not None:
             value = max(numbers) if metric.is_gauge else sum(numbers)
         elif metric.is_gauge and at not in noted:
             value = None
-        points.append(Point(datetime.fromtimestamp(at, UTC), value))
+        points.append(Point(instant, value))
     return tuple(points)

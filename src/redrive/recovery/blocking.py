@@ -165,6 +165,18 @@ class BlockingRecovery:
             self._inner.groups(chosen, by=by, after=after, limit=limit, largest_first=largest_first)
         )
 
+    def newest_in_groups(
+        self, ids: Sequence[str], chosen: Chosen = "", *, by: str = "exception"
+    ) -> dict[str, FailedMessage]:
+        """Return the newest failed message of groups, by their ids; a group without any is left out.
+
+        Args:
+            ids: the ids of the groups, at most 100.
+            chosen: which messages.
+            by: as for ``groups``.
+        """
+        return self._portal.run(self._inner.newest_in_groups(ids, chosen, by=by))
+
     def kind_values(self, key: str, chosen: Chosen = "", *, part: str = "", limit: int = 20) -> list[KindValue]:
         """Return the values by which failed messages are counted, those with most messages first; none is read.
 

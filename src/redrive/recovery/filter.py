@@ -153,7 +153,9 @@ class Filter:
 
     def __post_init__(self) -> None:
         for name, check in CHECKS.items():
-            object.__setattr__(self, name, check(name, getattr(self, name)))
+            given = getattr(self, name)
+            if given is not _DEFAULTS[name]:  # pages make hundreds of filters, and most of each is left out
+                object.__setattr__(self, name, check(name, given))
         if self.failed_from and self.failed_until and self.failed_from >= self.failed_until:
             raise InvalidSetting("failed_until", str(self.failed_until), f"must be after {self.failed_from}")
         for age, instant in SAME.items():
@@ -313,6 +315,9 @@ class Filter:
             and (not self.outcomes or facts.memberships[self.operation or 0] in self.outcomes)
             and (self.text is None or any(_fold(self.text) in _fold(part) for part in facts.text_parts))
         )
+
+
+_DEFAULTS = {each.name: each.default for each in fields(Filter)}
 
 
 def _plain(value: object) -> object:

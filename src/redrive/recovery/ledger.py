@@ -65,6 +65,10 @@ class FailureStore(Protocol):
         """Return failed messages in an order, from the one after a place in it on."""
         ...
 
+    async def newest_in_groups(self, chosen: Filter, by: str, ids: Sequence[str]) -> dict[str, FailedMessage]:
+        """Return the newest failed message of each of these groups, by their ids."""
+        ...
+
     async def search(
         self, chosen: Filter, *, after: Place = START, limit: int = 100, order: Order = Order.OLDEST, part: int = 1_000
     ) -> Found:

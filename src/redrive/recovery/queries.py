@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from redrive import duration
 from redrive.broker import Broker, dead_letter_queue, is_own_queue
 from redrive.clock import pause, utc
-from redrive.errors import FailureNotFound, InvalidSetting, QueueNotFound, TransformFailed
+from redrive.errors import FailureNotFound, InvalidSetting, QueueNotFound
 from redrive.recovery.arrivals import SetAside
 from redrive.recovery.chosen import Chosen
 from redrive.recovery.dry_run import DryRun
@@ -38,8 +38,8 @@ from redrive.recovery.search import Search
 from redrive.recovery.settings import RecoverOptions, RecoverySettings, check_known
 from redrive.recovery.states import Outcome, Status
 from redrive.recovery.suggestions import KINDS, KindValue
-from redrive.recovery.transform import Transform, diff
-from redrive.recovery.transformer import Transformer, TransformSettings
+from redrive.recovery.transform import Transform
+from redrive.recovery.transformer import TransformSettings, previews
 
 PAGE = 200
 _AT_A_TIME_S = 5.0
@@ -170,6 +170,18 @@ class Reader:
         wanted = await self.settled(chosen)
         return await self._ledger.groups(by, wanted, after=after, limit=limit, largest_first=largest_first)
 
+    async def newest_in_groups(
+        self, ids: Sequence[str], chosen: Chosen = "", *, by: str = "exception"
+    ) -> dict[str, FailedMessage]:
+        """Return the newest failed message of groups, by their ids; a group without any is left out.
+
+        Args:
+            ids: the ids of the groups.
+            chosen: which messages.
+            by: as for ``groups``.
+        """
+        return await self._ledger.newest_in_groups(await self.settled(chosen), by, list(ids))
+
     async def kind_values(self, key: str, chosen: Chosen = "", *, part: str = "", limit: int = 20) -> list[KindValue]:
         """Return the values by which failed messages are counted, those with most messages first; none is read.
 
@@ -265,16 +277,8 @@ class Reader:
 
     async def preview(self, chosen: Chosen, transform: Transform, *, sample: int = 5) -> list[Preview]:
         """Say what a transform would do to the first few messages, and do nothing."""
-        shown = await self.failed(chosen, limit=sample)
-        previews: list[Preview] = []
-        async with Transformer(self._transforms) as transformer:
-            for each in shown:
-                message = (await self.show(each.id)).message
-                try:
-                    previews.append(Preview(each.id, diff(message, await transformer.apply(transform, message))))
-                except TransformFailed as error:
-                    previews.append(Preview(each.id, (), error.reason))
-        return previews
+        ids = [each.id for each in await self.failed(chosen, limit=sample)]
+        return await previews({each: (await self.show(each)).message for each in ids}, transform, self._transforms)
 
     # --- operations
 

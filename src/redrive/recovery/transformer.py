@@ -23,7 +23,8 @@ from redrive.broker import Message
 from redrive.clock import Clock, system_clock
 from redrive.errors import InvalidMessage, InvalidSetting, TransformFailed, Unavailable
 from redrive.recovery.environment import Stopping
-from redrive.recovery.transform import LARGEST_BODY, Transform, check_identity
+from redrive.recovery.preview import Preview
+from redrive.recovery.transform import LARGEST_BODY, Transform, check_identity, diff
 from redrive.recovery.transform_child import LENGTHS, frame, head_of, is_named, message_of
 
 _ALLOWED: Final = re.compile(r"([^\W\d]\w*\.)*([^\W\d]\w*:([^\W\d]\w*(\.[^\W\d]\w*)*|\*)|\*)")
@@ -260,3 +261,15 @@ def _message(head: Mapping[str, Any], body: bytes, what: str) -> Message:
         return message_of(head["message"], body)
     except (InvalidMessage, InvalidSetting, TypeError, KeyError, AttributeError) as error:
         raise TransformFailed(f"{what} returned no message that can be sent: {error}") from None
+
+
+async def previews(messages: Mapping[str, Message], transform: Transform, settings: TransformSettings) -> list[Preview]:
+    """Return what a transform would do to failed messages, by their ids."""
+    found: list[Preview] = []
+    async with Transformer(settings) as transformer:
+        for id_, message in messages.items():
+            try:
+                found.append(Preview(id_, diff(message, await transformer.apply(transform, message))))
+            except TransformFailed as error:
+                found.append(Preview(id_, (), error.reason))
+    return found

@@ -90,8 +90,8 @@ def narrowed_to(text: str, by: str, names: Sequence[str]) -> str:
     """Return a filter that only matches these groups: of an exception, a queue or a type."""
     if not names:
         return text
-    chosen = {"queue": Filter(queues=tuple(names)), "type": Filter(types=tuple(names))}
-    term = str(chosen.get(by, Filter(groups=tuple(names))))
+    field = {"queue": "queues", "type": "types"}.get(by, "groups")
+    term = str(Filter(**{field: tuple(names)}))  # type: ignore[arg-type]  # each of them is a tuple of texts
     key = term.partition(":")[0]
     others = [each for each in terms_of(text) if not each.lower().startswith(f"{key}:")]
     return " ".join([*others, term])

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from redrive.broker.views import View
+from redrive.recovery import FailedMessage
 from redrive.server.console.filter_bar import narrowed_to
 from redrive.server.console.subjects import link
 
@@ -14,7 +15,13 @@ _LEAST_SHARE: Final = 0.2
 
 
 def group_row(
-    group: View, last: View | None, line: Sequence[int | None] | None, notes: Sequence[View], *, q: str, by: str
+    group: View,
+    last: FailedMessage | None,
+    line: Sequence[int | None] | None,
+    notes: Sequence[View],
+    *,
+    q: str,
+    by: str,
 ) -> View:
     """Return a group as a list shows it.
 
@@ -36,9 +43,9 @@ def group_row(
         "name": (title.rpartition(".")[2] if by == "exception" and " " not in title else title) or f"without a {by}",
         "whole_name": title or f"without a {by}",
         "place": place,
-        "said": last["exception_message"] if last else "",
-        "queue": last["queue"] if last and by != "queue" else "",
-        "type": last["message_type"] if last and by != "type" else "",
+        "said": last.exception_message if last else "",
+        "queue": last.queue if last and by != "queue" else "",
+        "type": last.message_type if last and by != "type" else "",
         "line": values,
         "is_rising": is_rising(values),
         "share": share if share is not None and share >= _LEAST_SHARE else None,

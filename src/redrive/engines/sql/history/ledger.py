@@ -37,6 +37,7 @@ class SqlHistoryLedger(SqlStore):
 
     numbers = reads(queries.numbers)
     numbers_by_name = reads(queries.numbers_by_name)
+    sums = reads(queries.sums)
     totals = reads(queries.totals)
     last_counted = reads(queries.last_counted)
     workers = reads(worker_infos)

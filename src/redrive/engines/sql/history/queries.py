@@ -20,15 +20,27 @@ def numbers(topic: str, metric: str, start: int, name: str | None) -> Script[lis
 
 
 def numbers_by_name(
-    topic: str, metric: str, start: int, names: Sequence[str] | None
+    topic: str, metric: str, start: int, names: Sequence[str] | None, step: int
 ) -> Script[list[tuple[str, int, int]]]:
-    """Return the same for each name, or for some of them."""
+    """Return the same for each name, or for some of them; what began within a step is one number."""
     some = "" if names is None else " AND name IN @texts"
+    over_time = "max" if metrics.METRICS[metric].is_gauge else "sum"
     rows = yield Sql(
-        f"SELECT name, began, n FROM @.tallies WHERE topic = ? AND metric = ? AND began >= ?{some}",
-        [topic, metric, start, *([] if names is None else [list(names)])],
+        f"SELECT name, began / ? AS place, {over_time}(n) AS n FROM @.tallies"
+        f" WHERE topic = ? AND metric = ? AND began >= ?{some} GROUP BY 1, 2",
+        [step, topic, metric, start, *([] if names is None else [list(names)])],
     )
-    return [(name, began, n) for name, began, n in rows]
+    return [(name, place * step, int(n)) for name, place, n in rows]
+
+
+def sums(topic: str, metric: str, start: int, names: Sequence[str]) -> Script[dict[str, int]]:
+    """Return what was counted of each name since a time."""
+    rows = yield Sql(
+        "SELECT name, sum(n) AS n FROM @.tallies WHERE topic = ? AND metric = ? AND began >= ? AND name IN @texts"
+        " GROUP BY name",
+        [topic, metric, start, list(names)],
+    )
+    return {name: int(n) for name, n in rows}
 
 
 def totals(topic: str, start: int, end: int) -> Script[list[tuple[str, str, int]]]:

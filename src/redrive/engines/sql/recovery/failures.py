@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Failed messages in SQL: finding them, and forgetting them."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -82,6 +84,29 @@ def find(
     found = beyond((yield from condition(chosen)), after, order)
     rows = yield Sql(f"{SUMMARY} WHERE {found.text} ORDER BY {ORDERS[order].by} LIMIT ?", [*found.values, limit])
     return [summary_of(row) for row in rows]
+
+
+_TERM_OF = {"queue": "queues", "type": "types"}
+_GROUPS_AT_ONCE = 100
+
+
+def newest_in_groups(chosen: Filter, by: str, ids: Sequence[str]) -> Script[dict[str, FailedMessage]]:
+    """Return the newest failed message of each group."""
+    numbers: dict[str, int] = {}
+    for start in range(0, len(ids), _GROUPS_AT_ONCE):
+        some = ids[start : start + _GROUPS_AT_ONCE]
+        parts: list[str] = []
+        values: list[object] = []
+        for place, group in enumerate(some):
+            found = yield from condition(replace(chosen, **{_TERM_OF.get(by, "groups"): (group,)}))
+            newest = f"SELECT f.number FROM @.failures f WHERE {found.text} ORDER BY {ORDERS[Order.NEWEST].by} LIMIT 1"
+            parts.append(f"SELECT {place} AS place, ({newest}) AS number")
+            values += found.values
+        rows = yield Sql(" UNION ALL ".join(parts), values)
+        numbers |= {some[row["place"]]: row["number"] for row in rows if row["number"] is not None}
+    summaries = yield Sql(f"{SUMMARY} WHERE f.number IN @ints", [list(numbers.values())])
+    by_number = {row["number"]: summary_of(row) for row in summaries}
+    return {group: by_number[number] for group, number in numbers.items()}
 
 
 def beyond(found: Condition, after: Place, order: Order) -> Condition:

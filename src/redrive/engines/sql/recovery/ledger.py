@@ -60,6 +60,7 @@ class SqlLedger(SqlStore):
     _recording = joins(failure_records.recording, together=True)
     confirm = writes(failure_records.confirm)
     find = reads(failures.find)
+    newest_in_groups = reads(failures.newest_in_groups)
     search = reads(search.search)
     sources = reads(failures.sources_seen)
     show = reads(failures.show)
