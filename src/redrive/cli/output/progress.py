@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Bars: of bulk work on a queue, and of an operation with a sign for each outcome."""
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as ProgressBar
+from typing import TYPE_CHECKING
+
 from rich.text import Text
 
 from redrive.cli.output import console
 from redrive.recovery import Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as ProgressBar
 
 SEGMENTS = (
     ("succeeded", "█", "green"),
@@ -30,8 +33,12 @@ _WORDS = {
 }
 
 
-def progress_bar() -> ProgressBar:
+def progress_bar() -> "ProgressBar":
     """Return a progress bar for bulk work; it appears on a terminal only."""
+    # here: most commands draw no bar, and loading it takes longer than many of them do
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as ProgressBar
+
     terminal = console.err()
     return ProgressBar(
         TextColumn("{task.description}"),
