@@ -238,13 +238,15 @@ async def test_an_intake_that_breaks_does_not_end_the_receiver(part, client, nam
     await client.xadd(name, {"body": "good"})
     intake = RecordingIntake(lambda seen: RuntimeError("oops") if seen.body == b"bad" else Ack())
     async with running(part(max_replays=1, min_idle=0.1), intake):
-        await settled(client, name)
-        await intake.until(lambda seen: seen.bodies.count(b"bad") >= 2)
 
         async def is_dead():
             return await client.xlen(f"{name}.dead") == 1
 
         await eventually(is_dead, "a dead entry")
+        await settled(client, name)
+    # a machine that stands still for longer than min_idle may use the replay up without an event
+    assert set(intake.bodies) == {b"bad", b"good"}
+    assert 1 <= intake.bodies.count(b"bad") <= 2
 
 
 async def test_what_cannot_be_set_aside_is_not_lost(part, client, name):
