@@ -60,6 +60,7 @@ def arguments():
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure")
     parser.add_argument("--size", type=int, default=1_000_000, metavar="N", help="failures that pages ask about")
     parser.add_argument("--operation", type=int, default=100_000, metavar="N", help="messages of the operation")
+    parser.add_argument("--streams", type=int, default=200, metavar="N", help="of events, or browsers, that watch it")
     parser.add_argument("--times", type=int, default=40, help="how often each question is asked")
     parser.add_argument("--rounds", type=int, default=3, help="of the operation, each way")
     parser.add_argument("--quick", action="store_true", help="to see that it runs; do not trust the figures")
@@ -68,7 +69,7 @@ def arguments():
     parser.add_argument("--markdown", metavar="FILE", help="rewrite the tables between the marks of this page")
     chosen = parser.parse_args()
     if chosen.quick:
-        chosen.size, chosen.operation, chosen.times, chosen.rounds = 1_000, 500, 3, 1
+        chosen.size, chosen.operation, chosen.streams, chosen.times, chosen.rounds = 300, 200, 20, 3, 1
     return chosen
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Every test that asks for a site is run on all three, some of them in ``make torture`` only."""
 
+import zlib
+
 import pytest
 
 from redrive.recovery.transformer import Transformer
@@ -14,7 +16,8 @@ ON_A_SERVER = ("one-schema", "apart")
 def pytest_collection_modifyitems(items):
     """Leave to ``make torture`` what takes long and is shown already on another site.
 
-    A test with further parameters is run with all of them in one file, and with the first of them on a server.
+    A test with further parameters is run with all of them in one file, and with the first of them on a server. Of the
+    tests without, one in three is run on a server: the statements are the same there, and were translated by one place.
     """
     seen = set()
     for item in items:
@@ -23,9 +26,10 @@ def pytest_collection_modifyitems(items):
         is_schema = "[one-schema" in item.name and not marks.isdisjoint({"before_databases", "large"})
         site = next((name for name in ON_A_SERVER if f"[{name}-" in item.name), None)
         is_repeated = (item.path, item.originalname, site) in seen
+        is_alike = item.name.endswith("[one-schema]") and zlib.crc32(item.originalname.encode()) % 3 > 0
         if site is not None:
             seen.add((item.path, item.originalname, site))
-        if is_apart or is_schema or is_repeated:
+        if is_apart or is_schema or is_repeated or is_alike:
             item.add_marker(pytest.mark.torture)
 
 
