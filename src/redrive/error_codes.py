@@ -24,6 +24,7 @@ STATUSES = {
     "error": ErrorStatus(1, 500),
     # the caller's code, settings or request
     "usage-error": ErrorStatus(1, 400),
+    "destination-conflict": ErrorStatus(6, 409),
     "destination-not-found": ErrorStatus(3, 404),
     "failure-not-found": ErrorStatus(3, 404),
     "forbidden": ErrorStatus(1, 403),

@@ -3,6 +3,7 @@
 
 RedriveError            - the base of them all
   UsageError            - your code or your settings: change them
+    DestinationConflict - a destination of a pipeline does not allow a change now
     DestinationNotFound - a pipeline has no destination of this name
     FailureNotFound     - no failed message has this id
     Forbidden           - an action that the principal may not do
@@ -90,6 +91,7 @@ __all__ = [
     "AttemptTimeout",
     "CircuitOpen",
     "DeadlineExceeded",
+    "DestinationConflict",
     "DestinationNotFound",
     "EngineBusy",
     "EngineUnavailable",
@@ -636,6 +638,25 @@ class DestinationNotFound(UsageError, LookupError, code="destination-not-found")
     def __str__(self) -> str:
         known = f"it has: {', '.join(self.known)}" if self.known else "it has none"
         return f"pipeline {self.pipeline!r} has no destination {self.destination!r}; {known}"
+
+
+class DestinationConflict(UsageError, code="destination-conflict"):
+    """A destination of a pipeline does not allow a change now; nothing was changed.
+
+    Attributes:
+        pipeline: the pipeline's name.
+        destination: the name.
+        problem: what is in the way, and what to do.
+    """
+
+    def __init__(self, pipeline: str, destination: str, problem: str) -> None:
+        super().__init__(pipeline, destination, problem)
+        self.pipeline = pipeline
+        self.destination = destination
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"destination {self.destination!r} of pipeline {self.pipeline!r}: {self.problem}"
 
 
 class JourneyNotFound(UsageError, LookupError, code="journey-not-found"):

@@ -229,11 +229,30 @@ async def test_a_new_password_or_the_end_of_a_user_ends_all_sessions(access, end
         await access.sign_in("ann", PASSWORD, "")
 
 
+async def test_other_rights_count_for_the_sessions_of_a_user_at_once(access):
+    await access.add_user("ann", PASSWORD, VIEWER)
+    session = await access.sign_in("ann", PASSWORD, "")
+    changed = await access.set_rights("ann", rights_of("operator", ["orders"]))
+    assert (changed.rights, changed.name) == (rights_of("operator", ["orders"]), "ann")
+    assert [each.rights for each in await access.users()] == [changed.rights]
+    principal = await access.session_principal(session.secret, "")
+    assert (principal.role.value, principal.queues) == ("operator", ("orders",))
+
+
+async def test_the_last_admin_stays_one_unless_it_is_meant(access):
+    await access.add_user("ann", PASSWORD, rights_of("admin"))
+    for less in (VIEWER, rights_of("admin", ["orders"])):
+        with pytest.raises(LastAdmin):
+            await access.set_rights("ann", less)
+    assert (await access.set_rights("ann", rights_of("admin", may_see_bodies=True))).rights.may_see_bodies
+    assert (await access.set_rights("ann", VIEWER, even_last=True)).rights == VIEWER
+
+
 async def test_what_is_not_there_cannot_be_changed_and_what_is_there_not_added(access):
     await access.add_user("ann", PASSWORD, VIEWER)
     with pytest.raises(UserConflict):
         await access.add_user("ann", PASSWORD, VIEWER)
-    for change in (access.set_password("bob", PASSWORD), access.remove_user("bob")):
+    for change in (access.set_password("bob", PASSWORD), access.set_rights("bob", VIEWER), access.remove_user("bob")):
         with pytest.raises(UserNotFound):
             await change
     assert [each.name for each in await access.users()] == ["ann"]

@@ -351,6 +351,11 @@ COMMANDS = {
         ("pipeline", "resolve", "@unknown", "--item", "1", "--as", "sent", "--reason", HOSTILE, "--actor", HOSTILE),
         ("pipeline", "resolve", HOSTILE, "--item", "1", "--as", "not-sent"),
     ],
+    "pipeline send-now": [
+        ("pipeline", "send-now", "evil", "slow", "--reason", HOSTILE, "--actor", HOSTILE),
+        ("pipeline", "send-now", "evil", HOSTILE),
+        ("pipeline", "send-now", HOSTILE, "lab"),
+    ],
     "pipeline hold": [
         ("pipeline", "hold", "evil", "lab", "--reason", HOSTILE, "--actor", HOSTILE),
         ("pipeline", "hold", "evil", HOSTILE),
@@ -375,6 +380,7 @@ COMMANDS = {
     "users": [("users",)],
     "users add": [("users", "add", HOSTILE, "--role", "viewer")],
     "users password": [("users", "password", HOSTILE)],
+    "users rights": [("users", "rights", HOSTILE, "--role", "viewer"), ("users", "rights", "ann", "--role", HOSTILE)],
     "users remove": [("users", "remove", HOSTILE, "--yes")],
     "webhooks": [("webhooks",)],
     "webhooks add": [("webhooks", "add", HOSTILE, "http://127.0.0.1:9/"), ("webhooks", "add", "x", HOSTILE)],

@@ -9,6 +9,8 @@ import pytest
 import redrive
 from redrive.broker import Message
 from redrive.errors import (
+    DestinationConflict,
+    DestinationNotFound,
     InvalidMessage,
     InvalidSetting,
     MessageTooLarge,
@@ -439,6 +441,33 @@ async def test_a_held_destination_gets_nothing_until_it_is_released(bench):
     await bench.runner.reload()
     await bench.until(lambda: bodies("one") == [b"a"])
     assert [each.name for each in await reports.history("reports") if each.actor] == ["release", "hold"]
+
+
+async def test_what_waits_for_a_slot_is_sent_when_a_person_wants_it_now(bench):
+    reports = await bench.start(pipeline("one", timing=Every(86_400)))
+    for body in (b"a", b"b"):
+        await reports.submit(body)
+    await bench.until(lambda: waiting(reports, 2))
+    assert bodies("one") == []
+    assert await reports.send_now("reports", "one", actor="ann", reason="they ask for it") == 2
+    with pytest.raises(DestinationConflict, match="is being served"):
+        await reports.send_now("reports", "one")
+    await bench.until(lambda: len(bodies("one")) == 2)
+    (slot,) = await reports.slots("reports", "one")
+    assert (slot.closed_by, slot.tasks) == ("person", 2)
+    (noted,) = [each for each in await reports.history("reports") if each.actor]
+    assert (noted.name, noted.actor, noted.reason) == ("send-now", "ann", "they ask for it")
+    with pytest.raises(DestinationConflict, match="nothing waits"):
+        await reports.send_now("reports", "one")
+    await reports.hold("reports", "one")
+    with pytest.raises(DestinationConflict, match="release it first"):
+        await reports.send_now("reports", "one")
+    with pytest.raises(DestinationNotFound, match="it has: one"):
+        await reports.send_now("reports", "two")
+
+
+async def waiting(reports, count):
+    return len(await reports.tasks("reports", states=[TaskState.WAITING])) == count
 
 
 async def test_a_cancelled_task_is_never_sent(bench):

@@ -247,6 +247,8 @@ def test_tokens_users_and_redactions_are_the_same_through_a_server(there, here, 
     for name in ("ann", "bob"):
         assert there("users", "add", name, "--role", "admin", stdin="correct horse battery\n").exit_code == 0
     assert there("users", "password", "ann", stdin="another password\n").exit_code == 0
+    assert there("users", "rights", "bob", "--role", "operator", "--queue", "orders").exit_code == 0
+    assert both("users")[1]["queues"] == ["orders"]
     assert there("users", "remove", "bob", "--yes").exit_code == 0
     for run in (there, here):
         refused = run("users", "remove", "ann", "--yes")

@@ -160,6 +160,23 @@ class Access:
         if not await self._store.set_password(name, hashed):
             raise UserNotFound(name)
 
+    async def set_rights(self, name: str, rights: Rights, *, even_last: bool = False) -> UserInfo:
+        """Change what a user may; it counts for their sessions at once.
+
+        Args:
+            name: their name.
+            rights: what they may from now on.
+            even_last: whether it is meant even if no admin is left then.
+
+        Raises:
+            UserNotFound: there is none of this name.
+            LastAdmin: it is the last admin.
+        """
+        changed = await self._store.set_rights(name, rights, even_last=even_last)
+        if changed is None:
+            raise UserNotFound(name)
+        return changed
+
     async def remove_user(self, name: str, *, even_last: bool = False) -> None:
         """Remove a user; their sessions end.
 

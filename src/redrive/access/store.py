@@ -132,6 +132,14 @@ class UserStore(Protocol):
         """Change a password, and end the sessions of the user; False: there is none."""
         ...
 
+    async def set_rights(self, name: str, rights: Rights, *, even_last: bool = False) -> UserInfo | None:
+        """Change what a user and their sessions may; None: there is none.
+
+        Raises:
+            LastAdmin: it is the last admin, and ``even_last`` does not say that it is meant.
+        """
+        ...
+
     async def remove_user(self, name: str, *, even_last: bool = False) -> bool:
         """Remove a user and their sessions; False: there is none.
 

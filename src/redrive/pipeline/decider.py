@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The decider: opens the slots that have come. Any number of processes may run one at the same time."""
 
-from redrive.broker import Message, Send
+from redrive.broker import Send
 from redrive.pipeline.cadence import Limits, catch_up
 from redrive.pipeline.events import TasksExpired
 from redrive.pipeline.infos import DestinationInfo
 from redrive.pipeline.ledger import SlotTaken
 from redrive.pipeline.plan import PipelineDestination
-from redrive.pipeline.records import SlotKey
+from redrive.pipeline.records import SlotKey, slot_message
 from redrive.pipeline.stage import PipelineEnvironment
 
 _AT_ONCE = 1_000
@@ -60,7 +60,7 @@ class Decider:
     async def _open(self, destination: PipelineDestination, at: float, closed_by: str) -> int:
         environment = self._environment
         slot = SlotKey(environment.plan.name, destination.name, at)
-        wake_up = Send(environment.plan.batch_queue, Message.of({"destination": destination.name, "slot": at}))
+        wake_up = Send(environment.plan.batch_queue, slot_message(slot))
         try:
             await environment.broker.apply(wake_up, inside=environment.ledger.open_slot(slot, closed_by))
         except SlotTaken:

@@ -126,6 +126,10 @@ class PipelineLedger(Protocol):
         """Open a slot, once; raises ``SlotTaken``."""
         ...
 
+    def open_now(self, slot: SlotKey, action: NewAction) -> OwnSql:
+        """Open a slot that a person wants now; raises ``SlotTaken``."""
+        ...
+
     async def slots(self, pipeline: str, destination: str, limit: int) -> list[SlotInfo]:
         """Return the last slots of a destination, the newest first."""
         ...

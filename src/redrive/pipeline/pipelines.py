@@ -10,18 +10,21 @@ from datetime import datetime
 from typing import Literal, Self, TypeAlias, get_args
 
 from redrive.broker import Broker, Send
-from redrive.errors import InvalidSetting, PipelineNotFound, TaskConflict
+from redrive.errors import DestinationConflict, DestinationNotFound, InvalidSetting, PipelineNotFound, TaskConflict
 from redrive.pipeline.infos import ActionInfo, DestinationInfo, LineageEdge, SlotInfo
-from redrive.pipeline.ledger import PipelineLedger
+from redrive.pipeline.ledger import PipelineLedger, SlotTaken
 from redrive.pipeline.records import (
     NewAction,
     ShipmentInfo,
+    SlotKey,
     Stage,
     TaskInfo,
     TaskToken,
+    batch_queue,
     message_for,
     process_queue,
     send_queue,
+    slot_message,
 )
 from redrive.pipeline.states import TASKS, ShipmentState, TaskEvent, TaskState
 from redrive.pipeline.stored_plan import StoredPlan, stored_plan
@@ -275,6 +278,31 @@ class Pipelines:
         await self.ledger.hold(
             pipeline, destination, NewAction(name="release", actor=actor, reason=reason), is_held=False
         )
+
+    async def send_now(self, pipeline: str, destination: str, *, actor: str = "", reason: str = "") -> int:
+        """Let what waits for a slot of a destination be batched and sent now; return how many tasks wait.
+
+        The next slot on its timetable comes as it would have.
+
+        Raises:
+            DestinationNotFound: the pipeline has no such destination.
+            DestinationConflict: it is held, nothing waits for it, or a slot of it is being served.
+        """
+        found = {each.name: each for each in await self.destinations(pipeline)}
+        if (info := found.get(destination)) is None:
+            raise DestinationNotFound(pipeline, destination, tuple(found))
+        if info.is_held:
+            raise DestinationConflict(pipeline, destination, "it is held; release it first")
+        if not info.waiting:
+            raise DestinationConflict(pipeline, destination, "nothing waits for a slot; there is nothing to send")
+        slot = SlotKey(pipeline, destination, await self.ledger.now())
+        action = NewAction(name="send-now", actor=actor, reason=reason, detail={"tasks": info.waiting})
+        try:
+            wake_up = Send(batch_queue(pipeline), slot_message(slot))
+            await self.broker.apply(wake_up, inside=self.ledger.open_now(slot, action))
+        except SlotTaken:
+            raise DestinationConflict(pipeline, destination, "a slot of it is being served; wait for it") from None
+        return info.waiting
 
     async def revive(self, task: str, *, actor: str = "", reason: str = "") -> TaskInfo:
         """Let a task that has expired, failed or was cancelled wait for the next slot of its destination.

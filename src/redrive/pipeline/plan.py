@@ -11,7 +11,7 @@ from redrive import duration, number
 from redrive.errors import DestinationNotFound, InvalidPipeline, InvalidSetting, RedriveError
 from redrive.pipeline.cadence import Backstop, CatchUp, Limits, Timing, WhenEmpty
 from redrive.pipeline.items import MergeFunction, ProcessFunction, ReceiveFunction
-from redrive.pipeline.records import QUEUES, process_queue, send_queue
+from redrive.pipeline.records import QUEUES, batch_queue, process_queue, send_queue
 from redrive.pipeline.send_decision import OnUnknown, SendPolicy
 from redrive.pipeline.transport import BrokerTransport, Transport
 
@@ -229,7 +229,7 @@ class PipelinePlan:
     @property
     def batch_queue(self) -> str:
         """The queue of its batch stage."""
-        return f"{QUEUES}{self.name}/batch"
+        return batch_queue(self.name)
 
     def send_queue(self, destination: str) -> str:
         """Return the queue of what is to be sent to a destination."""

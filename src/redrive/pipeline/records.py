@@ -71,6 +71,11 @@ def process_queue(pipeline: str) -> str:
     return f"{QUEUES}{pipeline}/process"
 
 
+def batch_queue(pipeline: str) -> str:
+    """Return the queue of the slots of a pipeline."""
+    return f"{QUEUES}{pipeline}/batch"
+
+
 def send_queue(pipeline: str, destination: str) -> str:
     """Return the queue of what is to be sent to a destination of a pipeline."""
     return f"{QUEUES}{pipeline}/send/{destination}"
@@ -353,3 +358,8 @@ class SlotKey:
     pipeline: str
     destination: str
     at: float
+
+
+def slot_message(slot: SlotKey) -> Message:
+    """Return the message that lets a slot be served."""
+    return Message.of({"destination": slot.destination, "slot": slot.at})

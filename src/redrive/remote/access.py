@@ -57,6 +57,11 @@ class RemoteAccess:
         """Change a password."""
         await self._server.send("PUT", f"/users/{quoted(name)}/password", {"password": password})
 
+    async def set_rights(self, name: str, rights: Rights, *, even_last: bool = False) -> UserInfo:
+        """Change what a user may."""
+        address = f"/users/{quoted(name)}/rights{_meant(even_last)}"
+        return _user(await self._server.send("PUT", address, rights.view()))
+
     async def remove_user(self, name: str, *, even_last: bool = False) -> None:
         """Remove a user."""
         await self._server.send("DELETE", f"/users/{quoted(name)}{_meant(even_last)}")

@@ -153,6 +153,7 @@ ELSEWHERE = {
     "pipeline cancel": "the command takes several tasks, and answers with all of them; below",
     "pipeline resend": "as cancel",
     "pipeline revive": "as cancel",
+    "pipeline send-now": "as hold: it has the same answer; what waits is sent once, so only one of both can do it",
     "routes remove": "as drain, which ends it in the same way",
     "failed check": "compares all rows with their counts: for the machine itself",
     "operations run": "runs until it is stopped",
@@ -163,6 +164,7 @@ ELSEWHERE = {
     "policies preview": "about a file of the machine",
     "users add": "below: it reads the password from standard input",
     "users password": "as users add",
+    "users rights": "as users add: of a person who is there",
     "receive": "locks messages for whoever handles them, which is a worker",
     "routes add": "about a file of the machine; PUT /routes/{name} takes one route",
     "routes check": "about a file of the machine",
@@ -354,6 +356,10 @@ def test_a_user_is_added_and_gets_a_password_in_the_same_form(both):
         assert said.exit_code == 0, said.output
         body = {"password": password, **({"name": "bob-api"} if command == "add" else {})}
         assert _form(json.loads(said.stdout)) == _form(both.request(method, path, body).json())
+    said = run_command("users", "rights", "bob-cli", "--role", "operator", "--json")
+    assert _form(json.loads(said.stdout)) == _form(
+        both.request("PUT", "/users/bob-api/rights", {"role": "operator"}).json()
+    )
 
 
 def test_a_journey_is_the_same(both):

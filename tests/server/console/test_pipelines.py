@@ -47,6 +47,19 @@ async def test_what_is_stuck_is_listed_with_the_reason(browser, desk):
     assert f"/pipelines/reports/tasks/{(await unknown(desk)).id}" in page.links
 
 
+async def test_what_waits_is_sent_now_after_a_page_with_its_count(browser, desk):
+    assert "/pipelines/reports/send-now?destination=lab" in page_of(await browser.get("/pipelines/reports")).links
+    address = "/pipelines/reports/send-now?destination=lab"
+    assert "1 task , 1 item" in page_of(await browser.get(address)).text
+    form = await form_of(browser, address, "/send-now")
+    pressed = [await browser.post(form.action, data={**form.fields, "reason": "they ask for it"}) for _ in range(2)]
+    assert (pressed[0].headers["location"], pressed[1].status_code) == ("/pipelines/reports", 409)
+    (slot,) = await desk.pipelines.slots("reports", "lab")
+    assert slot.closed_by == "person"
+    refused = await browser.post(form.action, data={"destination": "lab"})
+    assert refused.status_code == 409
+
+
 async def test_a_destination_is_held_with_a_reason_and_released(browser, desk):
     form = await form_of(browser, "/pipelines/reports/hold?destination=lab", "/hold")
     await browser.post(form.action, data={**form.fields, "reason": "they move"})

@@ -113,6 +113,19 @@ async def test_a_person_gets_another_password(browser, desk):
     assert await desk.access.sign_in("vera", "another password", "10.0.0.7")
 
 
+async def test_a_person_gets_another_role(browser, desk):
+    await desk.access.add_user("ann", "a long password", rights_of("admin"))
+    await desk.access.add_user("vera", "a long password", rights_of("viewer"))
+    (form,) = [each for each in page_of(await browser.get("/settings")).forms if each.action.endswith("/vera/rights")]
+    answer = await browser.post(form.action, data={"role": "operator", "queues": "orders bills.*"})
+    assert answer.headers["location"] == "/settings#users"
+    assert (await desk.access.users())[1].rights == rights_of("operator", ["orders", "bills.*"])
+    refused = await browser.post("/settings/users/ann/rights", data={"role": "viewer"})
+    assert refused.status_code == 409
+    assert (await desk.access.users())[0].rights == rights_of("admin")
+    assert "is operator now" in page_of(await browser.get("/audit", params={"subject": "user:vera"})).text
+
+
 async def test_the_page_says_how_long_figures_are_kept(as_role, desk):
     await desk.history.keep(Retention(minutes=timedelta(days=7), hours=timedelta(days=60)))
     page = page_of(await as_role(Role.VIEWER).get("/settings"))

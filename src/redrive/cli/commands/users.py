@@ -38,6 +38,7 @@ def list_users(context: typer.Context, connection: BrokerConnection) -> None:
       redrive users
       redrive users add ann --role admin
       redrive users password ann
+      redrive users rights ann --role operator
       redrive users remove ann
     """
     if context.invoked_subcommand is not None:
@@ -94,6 +95,40 @@ def password(name: UserName, connection: BrokerConnection) -> None:
         console.print_json({"name": name, "changed": True})
     else:
         console.say(f"user {name} has another password, and must sign in again")
+
+
+@app.command()
+@grouped
+def rights(
+    name: UserName,
+    *,
+    role: RoleName = "viewer",
+    queue: Queues = None,
+    see_hidden: SeesBodies = False,
+    even_last: EvenLast = False,
+    connection: BrokerConnection,
+) -> None:
+    """Change what a person may do: their role, their queues, and whether they see what is hidden.
+
+    What is not said is as for a person who is added. It counts for their sessions at once.
+
+    Examples:
+      redrive users rights ann --role operator
+      redrive users rights ann --role operator --queue orders
+    """
+    try:
+        new = rights_of(role, queue, may_see_bodies=see_hidden)
+    except RedriveError as error:
+        raise console.failure(error) from None
+
+    def change(access: Access) -> "Awaitable[UserInfo]":
+        return access.set_rights(name, new, even_last=even_last)
+
+    changed = with_access(connection, change, change=_change(name))
+    if connection.as_json:
+        console.print_json(changed.view())
+    else:
+        console.say(f"user {changed.name} is {changed.rights.role.value} now")
 
 
 @app.command()

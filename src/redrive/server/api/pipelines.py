@@ -276,6 +276,19 @@ async def release_destination(caller: Caller, name: Name, destination: Destinati
     return await _held(caller, name, destination, asked.reason, caller.desk.pipelines.release)
 
 
+@api.post("/pipelines/{name}/destinations/{destination}/send-now", "pipelines.change", DestinationModel)
+async def send_destination_now(
+    caller: Caller, name: Name, destination: Destination, asked: ReasonAsked, key: Key = None
+) -> View:
+    """Let what waits for a slot of a destination be batched and sent now."""
+    send_now = caller.desk.pipelines.send_now
+
+    async def send(*given: str, **who: str) -> None:
+        await once(caller, key, lambda: send_now(*given, **who))()
+
+    return await _held(caller, name, destination, asked.reason, send)
+
+
 async def _held(
     caller: Caller, name: str, destination: str, reason: str, change: Callable[..., Awaitable[None]]
 ) -> View:

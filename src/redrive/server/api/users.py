@@ -76,6 +76,17 @@ async def change_password(caller: Caller, name: Name, asked: PasswordAsked) -> V
     return {"name": name, "changed": True}
 
 
+@api.put("/users/{name}/rights", "users.write", UserModel)
+async def change_rights(caller: Caller, name: Name, asked: RightsAsked, even_last: EvenLast = False) -> View:  # noqa: FBT002 - FastAPI passes it by name
+    """Change what a person may do; it counts for their sessions at once. One admin is kept, unless it is meant."""
+
+    async def change() -> UserInfo:
+        rights = granted(caller, asked)
+        return await caller.desk.access.set_rights(name, rights, even_last=even_last)
+
+    return (await caller.change(f"user:{name}", change, reason=f"is {asked.role} now")).view()
+
+
 @api.delete("/users/{name}", "users.write", UserRemoved)
 async def remove_user(caller: Caller, name: Name, even_last: EvenLast = False) -> View:  # noqa: FBT002 - FastAPI passes it by name
     """Remove a person; their sessions end. The last admin is kept, unless it is said that it is meant."""

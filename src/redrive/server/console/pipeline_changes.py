@@ -25,6 +25,7 @@ from redrive.server.api.pipelines import (
     resend_task,
     resolve_task,
     revive_task,
+    send_destination_now,
 )
 from redrive.server.console.forms import Form, Posted, Poster, model_of
 from redrive.server.console.pages import Pages, Reply
@@ -47,6 +48,10 @@ Verb = Annotated[Literal["resend-failed", "resend-unknown", "revive"], Query(des
 @pages.get("/pipelines/{name}/hold", "pipelines.read", "pipeline_hold.html", topics=())
 async def ask_hold(caller: Caller, name: Name, destination: Annotated[str, Query(max_length=300)]) -> View:
     """Say what holding a destination does."""
+    return await _destination(caller, name, destination)
+
+
+async def _destination(caller: Caller, name: str, destination: str) -> View:
     row = pipeline_row(await caller.ask(get_pipeline, name=name))
     found = [each for each in row["destinations"] if each["name"] == destination]
     if not found:
@@ -65,6 +70,20 @@ async def hold(caller: Poster, form: Posted, name: Name) -> str:
 async def release(caller: Poster, form: Posted, name: Name) -> str:
     """Release a destination."""
     await caller.ask(release_destination, name=name, destination=form.text("destination"), asked=_reason(form))
+    return named("/pipelines/{}", name)
+
+
+@pages.get("/pipelines/{name}/send-now", "pipelines.read", "pipeline_send_now.html", topics=())
+async def ask_send_now(caller: Caller, name: Name, destination: Annotated[str, Query(max_length=300)]) -> View:
+    """Say what would be sent to a destination now."""
+    return await _destination(caller, name, destination)
+
+
+@pages.post("/pipelines/{name}/send-now", "pipelines.change")
+async def send_now(caller: Poster, form: Posted, name: Name) -> str:
+    """Let what waits for a slot of a destination be sent now."""
+    destination = form.text("destination")
+    await caller.ask(send_destination_now, name=name, destination=destination, asked=_reason(form), key=form.key)
     return named("/pipelines/{}", name)
 
 

@@ -20,9 +20,17 @@ from redrive.history.views import retention_view
 from redrive.notifications import EVENTS
 from redrive.server.api.endpoint import Caller, KnownCaller, Name
 from redrive.server.api.redactions import RedactionAsked, add_redaction, list_redactions, remove_redaction
-from redrive.server.api.tokens import TokenAsked, create_token, list_tokens, revoke_token
+from redrive.server.api.tokens import RightsAsked, TokenAsked, create_token, list_tokens, revoke_token
 from redrive.server.api.upkeep import RedirectAsked, add_redirect, list_redirects, remove_redirect
-from redrive.server.api.users import PasswordAsked, UserAsked, add_user, change_password, list_users, remove_user
+from redrive.server.api.users import (
+    PasswordAsked,
+    UserAsked,
+    add_user,
+    change_password,
+    change_rights,
+    list_users,
+    remove_user,
+)
 from redrive.server.api.webhooks import WebhookAsked, add_webhook, list_webhooks, remove_webhook, test_webhook
 from redrive.server.console.browser_names import DENSITY, THEME, ZONE
 from redrive.server.console.forms import Form, Posted, Poster, model_of
@@ -124,6 +132,14 @@ async def renew_password(caller: Poster, form: Posted, name: Name) -> str:
     """Give a person another password."""
     asked = model_of(PasswordAsked, password=form.get("password", ""))
     await caller.ask(change_password, name=name, asked=asked)
+    return f"{_PAGE}#users"
+
+
+@pages.post("/settings/users/{name}/rights", "users.write")
+@_part("users")
+async def renew_rights(caller: Poster, form: Posted, name: Name) -> str:
+    """Change what a person may do."""
+    await caller.ask(change_rights, name=name, asked=model_of(RightsAsked, **_rights(form)))
     return f"{_PAGE}#users"
 
 

@@ -16,3 +16,4 @@ for _command in (
     *(again.resend, again.revive, changes.resolve, changes.hold, changes.release, changes.cancel),
 ):
     app.command()(_command)
+app.command("send-now")(changes.send_now)

@@ -90,6 +90,27 @@ def release(
     _print(connection, info, f"{destination} is released; {waiting if info.waiting else 'nothing waits for a slot'}")
 
 
+@grouped
+def send_now(
+    name: PipelineName, destination: DestinationName, *, change: ChangeOptions, connection: BrokerConnection
+) -> None:
+    """Let what waits for a slot of a destination be sent now.
+
+    A process that runs the pipeline makes the batch. The next slot on the
+    timetable comes as it would have.
+
+    Example: redrive pipeline send-now reports lab --reason 'they ask for it'
+    """
+
+    async def work(pipelines: Pipelines) -> DestinationInfo:
+        await check_destination(pipelines, name, destination)
+        await pipelines.send_now(name, destination, **change.who)
+        return await _found(pipelines, name, destination)
+
+    info = with_pipelines(connection, work, change=change.noted(f"destination:{name}/{destination}"))
+    _print(connection, info, f"{count(info.waiting, 'task')} for {destination} will be sent now")
+
+
 async def _found(pipelines: Pipelines, name: str, destination: str) -> DestinationInfo:
     return next(each for each in await pipelines.destinations(name) if each.name == destination)
 

@@ -28,6 +28,7 @@ class SqlAccessStore(SqlStore):
     users = reads(user_rows.users)
     user_and_password = reads(user_rows.user_and_password)
     set_password = writes(user_rows.set_password)
+    set_rights = writes(user_rows.set_rights)
     remove_user = writes(user_rows.remove_user)
 
     # --- redaction

@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 
+from redrive.access import Role
 from redrive.access.records import Rights, SessionInfo, UserInfo
 from redrive.access.store import SignInState
 from redrive.clock import utc
@@ -11,6 +12,7 @@ from redrive.engines.sql.access.rights import rights_columns, rights_of_row
 from redrive.engines.sql.script import Row, Script, Sql, now, plain
 
 _USER = "name, role, queues, may_see_bodies, created_at, created_by"
+_RIGHTS = "role = ?, queues = ?, may_see_bodies = ?"
 _SESSION = "id, user_name, role, queues, may_see_bodies, created_at, used_at, address"
 
 
@@ -42,6 +44,20 @@ def set_password(name: str, password: str) -> Script[bool]:
     rows = yield Sql("UPDATE @.access_users SET password = ? WHERE name = ? RETURNING 1", [password, plain(name)])
     yield Sql("DELETE FROM @.access_sessions WHERE user_name = ?", [plain(name)])
     return bool(rows)
+
+
+def set_rights(name: str, rights: Rights, *, even_last: bool = False) -> Script[UserInfo | None]:
+    """Change what a user may, and what their sessions may; None: there is none of this name."""
+    if not even_last and (rights.role is not Role.ADMIN or rights.queues is not None):
+        time = yield from now()
+        yield from keep_an_admin(time, user=plain(name))
+    rows = yield Sql(
+        f"UPDATE @.access_users SET {_RIGHTS} WHERE name = ? RETURNING {_USER}", [*rights_columns(rights), plain(name)]
+    )
+    if not rows:
+        return None
+    yield from set_session_rights(name, rights)
+    return _user(rows[0])
 
 
 def remove_user(name: str, *, even_last: bool = False) -> Script[bool]:
@@ -95,8 +111,7 @@ def set_session_rights(user: str, rights: Rights | None) -> Script[None]:
     if rights is None:
         yield Sql("DELETE FROM @.access_sessions WHERE user_name = ?", [plain(user)])
     else:
-        columns = "role = ?, queues = ?, may_see_bodies = ?"
-        yield Sql(f"UPDATE @.access_sessions SET {columns} WHERE user_name = ?", [*rights_columns(rights), plain(user)])
+        yield Sql(f"UPDATE @.access_sessions SET {_RIGHTS} WHERE user_name = ?", [*rights_columns(rights), plain(user)])
 
 
 # --- OpenID Connect

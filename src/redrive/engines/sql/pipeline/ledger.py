@@ -28,6 +28,7 @@ class SqlPipelineLedger(SqlStore):
 
     # --- slots
     open_slot = joins(slots_sql.open_slot)
+    open_now = joins(slots_sql.open_now)
     slots = reads(slots_sql.slots)
     is_open = reads(slots_sql.is_open)
     waiting = reads(slots_sql.waiting)

@@ -147,6 +147,16 @@ def open_slot(slot: SlotKey, closed_by: str) -> Script[None]:
         yield from _pass_over(slot)
 
 
+def open_now(slot: SlotKey, action: NewAction) -> Script[None]:
+    """Open a slot that a person wants now, and write down who.
+
+    Raises:
+        SlotTaken: another one is open, or the destination is held.
+    """
+    yield from open_slot(slot, "person")
+    yield from note("", slot.pipeline, slot.destination, action)
+
+
 def _place(slot: SlotKey) -> list[object]:
     return [slot.pipeline, slot.destination]
 
