@@ -113,6 +113,7 @@ async def test_one_row_is_read_a_second_for_any_number_of_streams_and_none_witho
         clock.advance(1.0)
         await until_asleep(clock)
     assert row.read == 3
+    assert [await each.next(clock, 1.0) for each in streams] == [[EVERYTHING]] * 500  # since when is not known
     row.numbers = row.numbers._replace(routes=2)
     clock.advance(1.0)
     await until_asleep(clock)

@@ -172,7 +172,8 @@ class TopicHub:
             if self._streams:
                 try:
                     after = await look()
-                    self.tell(*((EVERYTHING,) if is_away else changed_topics(before, after)))
+                    is_new = is_away or before is None  # what has changed before the first look is not known
+                    self.tell(*((EVERYTHING,) if is_new else changed_topics(before, after)))
                     before, is_away = after, False
                 except RedriveError as error:
                     if not is_away:

@@ -35,7 +35,7 @@ def test_a_bar_of_nothing_is_empty():
 
 
 @pytest.mark.parametrize(
-    ("highest", "top"), [(0, 4), (4, 4), (5, 8), (11, 20), (41, 80), (81, 100), (101, 200), (4_904, 8_000)]
+    ("highest", "top"), [(0, 4), (4, 4), (5, 8), (11, 12), (13, 20), (41, 80), (81, 100), (101, 200), (4_904, 8_000)]
 )
 def test_a_scale_ends_with_a_round_number(highest, top):
     assert round_number(highest) == top

@@ -4,6 +4,7 @@
 import pytest
 
 from redrive.access import Role
+from redrive.server.console.overview import flags_of
 from tests.server.api.conftest import make_failures
 from tests.server.console.html import page_of
 
@@ -61,3 +62,8 @@ async def test_whatever_needs_a_person_is_there_however_much_it_is(desk, browser
     assert "12 things need attention" in page.text
     assert "4 more" in page.text
     assert len([link for link in page.links if link.startswith("/failed/list?q=group")]) == 12
+
+
+def test_flags_that_would_cover_each_other_are_one():
+    assert flags_of({3: 7, 20: 8, 22: 9, 24: 10, 60: 11}, 4) == [(3, "7"), (20, "8-10"), (60, "11")]
+    assert flags_of({}, 4) == []

@@ -51,6 +51,33 @@ async def test_dead_letters_are_shown_with_why_and_can_be_resubmitted(seeded, si
     assert await seeded.broker.peek(dead_letter_queue("waiting")) == []
 
 
+async def test_dead_letters_are_resubmitted_and_removed_one_by_one(seeded, as_role):
+    await seeded.broker.send_many("waiting", ["two", "three", "four"])
+    for delivery in await seeded.broker.receive("waiting", max_messages=4):
+        await delivery.dead_letter("TooOld")
+    browser, dead = as_role(), dead_letter_queue("waiting")
+    first, second, third, _ = [each.sequence for each in await seeded.broker.peek(dead)]
+    (form,) = [
+        each for each in page_of(await browser.get("/queues/waiting?state=dead")).forms if "resubmit" in each.action
+    ]
+    page = page_of(await browser.get(form.action, params={"number": [first, third]}))
+    assert f"2 dead letters to waiting, each in one transaction with its removal Numbers {first}, {third}" in page.text
+    (sheet,) = [each for each in page.forms if each.method == "post" and each.action.endswith("/resubmit")]
+    assert sheet.fields["number"] == str(first)
+    answer = await browser.post(sheet.action, data={"key": "k1", "number": [first, third]})
+    assert answer.headers["location"] == "/queues/waiting?did=resubmitted&n=2"
+    assert [each.body for each in await seeded.broker.peek("waiting")] == [b"for a reader", b"three"]
+    again = await browser.post(sheet.action, data={"key": "k2", "number": [first]})
+    assert (again.status_code, (await seeded.broker.inspect("waiting")).ready) == (404, 2)
+    untyped = await browser.post("/queues/waiting/purge", data={"number": [second], "shown": "1", "count": ""})
+    assert (untyped.status_code, (await seeded.broker.inspect("waiting")).dead) == (422, 2)
+    typed = await browser.post("/queues/waiting/purge", data={"number": [second], "shown": "1", "count": "1"})
+    assert typed.headers["location"] == "/queues/waiting?did=purged&n=1"
+    assert [each.body for each in await seeded.broker.peek(dead)] == [b"four"]
+    assert (await as_role(Role.VIEWER).post(sheet.action, data={"number": [1]})).status_code == 403
+    assert (await browser.post(sheet.action, data={"number": ["<b>"]})).status_code == 422
+
+
 async def test_a_message_is_sent_once_however_often_the_button_is_pressed(seeded, signed_in):
     browser, csrf = signed_in
     form = {

@@ -118,10 +118,10 @@ def stacked_bars(
 
 
 def round_number(highest: float) -> int:
-    """Return the top of a scale: the next number that people can divide by four in their heads."""
+    """Return the top of a scale: the next number that people can divide by four in their heads, without a rest."""
     size = 1
     while True:
-        for factor in (4, 8, 10, 20):
+        for factor in (4, 8, 12 if size == 1 else 10, 20):
             if factor * size >= highest:
                 return factor * size
         size *= 10

@@ -168,11 +168,12 @@ async def bar_of(caller: Caller, q: str, path: str, *, by: str = "exception", ed
     matching = await caller.ask(count_failures, q=q)
     all_of_status = await caller.ask(count_failures_by_status)
     word = status_of(q)
+    is_narrow = bool(chips_of(q))  # these counts would not be those of the lists that the tabs lead to
     tabs = [
         {
             "name": name,
             "q": with_status(q, status),
-            "n": all_of_status.get(status or "unresolved", 0),
+            "n": None if is_narrow else all_of_status.get(status or "unresolved", 0),
             "is_here": word == status,
         }
         for status, name, _ in STATUSES

@@ -9,16 +9,19 @@ from fastapi import Query, Response
 
 from redrive.broker.views import View
 from redrive.error_codes import statuses_of
-from redrive.errors import InvalidRequest, RedriveError
+from redrive.errors import FailureNotFound, InvalidRequest, RedriveError
 from redrive.server.api.endpoint import Caller, KnownCaller
 from redrive.server.api.failure_models import EditAsked, FailureId, Filtered
 from redrive.server.api.failures import edit_failure, get_failure, get_failure_body, list_failures
 from redrive.server.api.groups import get_group
+from redrive.server.api.operations import get_operation
 from redrive.server.api.pages import first_page
 from redrive.server.api.upkeep import NoteAsked, write_note
 from redrive.server.console.forms import Form, Posted, Poster, model_of
+from redrive.server.console.operation_rows import operation_row
 from redrive.server.console.pages import Pages, Reply
 from redrive.server.console.sheet_form import transform_of
+from redrive.server.console.shell import refusal
 from redrive.server.console.subjects import link, named
 from redrive.server.problems import problem_of
 
@@ -68,7 +71,19 @@ async def _about(caller: KnownCaller, found: View) -> View:
         "strip": _strip(found),
         "edit_of": found["edit_of"],
         "edited_as": found["edited_as"],
+        "copy_page": await _page_of_copy(caller, found),
     }
+
+
+async def _page_of_copy(caller: KnownCaller, found: View) -> str:
+    """Return the page of the edited copy of a message; empty if it has none, or it has not failed itself."""
+    if found["edited_as"] is None:
+        return ""
+    try:
+        copy = await caller.ask(get_failure, id=found["edited_as"])
+    except FailureNotFound:
+        return ""
+    return named("/failed/{}", copy["id"])
 
 
 def _strip(found: View) -> list[View]:
@@ -156,6 +171,7 @@ async def _edit_view(caller: KnownCaller, id: str, form: Form | None) -> View:  
     typed = dict(form) if form is not None else {}
     return {
         **await _about(caller, found),
+        "taken": await _taken(caller, found),
         "values": typed,
         "can_edit_body": is_whole,
         "body_text": typed.get("body", message["body"]) if is_whole else "",
@@ -163,6 +179,13 @@ async def _edit_view(caller: KnownCaller, id: str, form: Form | None) -> View:  
         "has_looked": form is not None,
         "edit_problem": None,
     }
+
+
+async def _taken(caller: KnownCaller, found: View) -> View | None:
+    """Return the operation by which another person was first; None if the message can still be edited."""
+    if found["status"] == "unresolved" or not found["operations"] or refusal(caller.principal, "operations.read"):
+        return None
+    return operation_row(await caller.ask(get_operation, number=found["operations"][0]["operation"]))
 
 
 @pages.get("/failed/{id}/body", "failures.read", "failure.html", topics=())

@@ -33,18 +33,20 @@ def group_row(
         q: the filter that it is seen through.
         by: what groups are compared by.
     """
-    title, _, place = group["title"].partition(" in ") if by == "exception" else (group["title"], "", "")
+    title = group["title"]
+    called = named_group(title) if by == "exception" else {"name": title, "whole_name": title, "place": ""}
     values = [each or 0 for each in line or ()]
     narrow = narrowed_to(q, by, [group["id"]]) if group["id"] else q
     state = group["state"] or {}
     share = state.get("failed_again_share")
     return {
         **group,
-        "name": (title.rpartition(".")[2] if by == "exception" and " " not in title else title) or f"without a {by}",
-        "whole_name": title or f"without a {by}",
-        "place": place,
+        "name": called["name"] or f"without a {by}",
+        "whole_name": called["whole_name"] or f"without a {by}",
+        "place": called["place"],
         "said": last.exception_message if last else "",
         "queue": last.queue if last and by != "queue" else "",
+        "of_queue": narrowed_to(q, "queue", [last.queue]) if last else "",
         "type": last.message_type if last and by != "type" else "",
         "line": values,
         "is_rising": is_rising(values),
@@ -55,6 +57,12 @@ def group_row(
         "page": link("/failed/list", q=narrow),
         "filter": narrow,
     }
+
+
+def named_group(title: str) -> View:
+    """Return what a group of an exception is called: its name, that with its modules, and the place it is raised at."""
+    whole, _, place = title.partition(" in ")
+    return {"name": whole.rpartition(".")[2] if " " not in whole else whole, "whole_name": whole, "place": place}
 
 
 def is_rising(values: Sequence[int]) -> bool:

@@ -13,6 +13,9 @@ from typing import Final
 from redrive.broker.views import View
 
 GAP: Final = "no record"
+_AFTER: Final = {"failure": 1, "operation": 2}
+"""What comes after the message it is about, if both begin at one instant."""
+
 _SAME_LANE: Final = ("failed", "recovery", "again", "edit", "sent")
 _QUIET_S: Final = 600.0
 _WAITS_S: Final = 1.0
@@ -88,7 +91,7 @@ def _placed(
     leaving: dict[str, int] = {}
     for edge in edges:
         leaving[edge["source"]] = leaving.get(edge["source"], 0) + (edge["kind"] not in _SAME_LANE)
-    for node in sorted(nodes.values(), key=lambda each: (each["begin"], each["id"])):
+    for node in sorted(nodes.values(), key=lambda each: (each["begin"], _AFTER.get(each["kind"], 0), each["id"])):
         coming = [each for each in edges if each["target"] == node["id"] and each["source"] in lanes]
         near = next((each for each in coming if each["kind"] in _SAME_LANE), coming[0] if coming else None)
         if near is None:
@@ -114,13 +117,22 @@ def _happened(nodes: Collection[View], lanes: Mapping[str, int]) -> list[_Row]:
         own = [_Row(each["at"], node, each["event"], each["said"], lanes[node["id"]]) for each in known]
         own[0].is_first, own[-1].is_last = True, True
         rows += own
-    rows.sort(key=lambda each: (each.at, not each.is_first, each.lane))
+    rows.sort(key=lambda each: (each.at, _rank(each), each.lane))
     now = [
         _Row("", node, node["state"], "", lanes[node["id"]], is_now=True)
         for node in nodes
         if node["end"] is None and node["kind"] != "operation"
     ]
     return rows + now
+
+
+def _rank(row: _Row) -> int:
+    """Return what comes first of what happened at one instant: a request, what it sends, how that ends, the record."""
+    if row.node["kind"] == "operation":
+        return 0 if row.is_first else 4
+    if row.node["kind"] == "failure":
+        return 3
+    return 1 if row.is_first else 2
 
 
 def _drawn(rows: Sequence[_Row], forks: Sequence[tuple[str, str]], joins: Sequence[tuple[str, str]]) -> list[_Lane]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """``/operations``: what is under way and what is over; ``/operations/{number}``: what becomes of each message."""
 
+import re
 from typing import Annotated, Final
 
 from fastapi import Query, Response
@@ -26,6 +27,7 @@ from redrive.server.api.queues import list_queues
 from redrive.server.api.series import get_operation_series
 from redrive.server.api.upkeep import list_audit
 from redrive.server.console.forms import Posted, Poster, model_of
+from redrive.server.console.group_rows import named_group
 from redrive.server.console.next_page import next_address
 from redrive.server.console.operation_charts import destinations_of, results_over_time
 from redrive.server.console.operation_rows import operation_row
@@ -47,6 +49,8 @@ _MOST_OPEN: Final = 50
 _MOST_CAUSES: Final = 10
 _SHOWN: Final = 25
 _MOST_ENTRIES: Final = 20
+_MODULES: Final = re.compile(r"^(?:\w+\.)+(?=\w+(?:$|: ))")
+"""The modules of an exception, before its name."""
 
 Chosen = Annotated[OutcomeWord | None, Query(description="Only messages with this outcome.")]
 
@@ -131,7 +135,7 @@ async def _messages(caller: Caller, number: int, page: Page, outcome: str | None
                 "message_id": failure.get("message_id", part["id"]),
                 "type": failure.get("message_type", ""),
                 "is_kept": part["id"] in known,
-                "why": part["reason"] or _why(part["outcome"], failure),
+                "why": _MODULES.sub("", part["reason"]) or _why(part["outcome"], failure),
             }
         )
     return shown
@@ -157,7 +161,12 @@ async def _causes(caller: Caller, operation: View) -> list[View]:
     found = await caller.ask(list_groups, page=first_page(caller.request, _MOST_CAUSES), q=wanted)
     asked = operation["plan"]["filter"].get("groups", [])
     return [
-        {**each, "is_same": each["id"] in asked if asked else None, "q": f"{wanted} group:{each['id']}"}
+        {
+            **each,
+            **named_group(each["title"]),
+            "is_same": each["id"] in asked if asked else None,
+            "q": f"{wanted} group:{each['id']}",
+        }
         for each in found
     ]
 

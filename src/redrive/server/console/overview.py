@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """``/``: what needs a person, first, and how things stand. Who is limited to queues sees what of it is about them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import Query
@@ -28,6 +28,7 @@ _SPAN_NAMES: Final = {"1h": "1 h", "6h": "6 h", "24h": "24 h", "7d": "7 d"}
 _LABELS: Final = 6
 _LISTED: Final = 5
 _OPEN_ITEMS: Final = 8
+_MOST_FLAGS: Final = 18
 _LATELY_S: Final = 300
 _LAYERS: Final = (
     ("retry", "Retry", "calls made again"),
@@ -131,12 +132,33 @@ def _chart(caller: Caller, failed: Sequence[int], operations: Sequence[View], st
     start = (int(now) // step + 1) * step - count * step
     every = max(count // _LABELS, 1)
     labels = [(place, utc(start + place * step).isoformat()) for place in range(every // 2, count, every)]
-    marks: dict[int, str] = {}
+    marks: dict[int, int] = {}
     for each in reversed(operations):
         place = int((text_formats.instant(each["requested_at"]).timestamp() - start) // step)
         if 0 <= place < count:
-            marks[place] = str(each["number"])
-    return {"labels": labels, "marks": list(marks.items()), "start": utc(start).isoformat(), "step": step}
+            marks[place] = each["number"]
+    return {
+        "labels": labels,
+        "marks": flags_of(marks, count // _MOST_FLAGS),
+        "start": utc(start).isoformat(),
+        "step": step,
+    }
+
+
+def flags_of(marks: Mapping[int, int], near: int) -> list[tuple[int, str]]:
+    """Return the flags of a chart; those that would cover each other are one.
+
+    Args:
+        marks: by place, the number of an operation.
+        near: how many places are too near.
+    """
+    flags: list[tuple[int, int, int]] = []
+    for place, number in sorted(marks.items()):
+        if flags and place - flags[-1][0] <= near:
+            flags[-1] = flags[-1][0], flags[-1][1], number
+        else:
+            flags.append((place, number, number))
+    return [(place, str(first) if first == last else f"{first}-{last}") for place, first, last in flags]
 
 
 async def _worst(caller: Caller, queues: Sequence[View], span: int, step: int) -> list[View]:

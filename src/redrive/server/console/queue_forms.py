@@ -2,15 +2,18 @@
 """What is done to a queue: each has a page with its counts first, at ``/queues/{name}/send`` and so on."""
 
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Final
 
-from redrive.broker import QueueSettings
+from fastapi import Query
+
+from redrive.broker import QueueSettings, dead_letter_queue
 from redrive.broker.views import View
 from redrive.errors import InvalidRequest, RedriveError
 from redrive.server.api.endpoint import Caller, Name
 from redrive.server.api.messages import (
     NewMessage,
+    PurgeAsked,
     ResubmitAsked,
     SendAsked,
     purge_queue,
@@ -35,7 +38,12 @@ _KEPT: Final = ("requires_session",)
 _DEFAULTS: Final = QueueSettings()
 
 
-async def _view(caller: Caller, name: str, what: str, form: Form | None = None) -> View:
+Chosen = Annotated[list[int] | None, Query(max_length=1_000, description="Dead letters that were ticked.")]
+
+
+async def _view(
+    caller: Caller, name: str, what: str, form: Form | None = None, numbers: Sequence[int] | None = None
+) -> View:
     queue = await caller.ask(get_queue, name=name)
     redirects = {each["from"]: each["to"] for each in await caller.ask(list_redirects)}
     return {
@@ -45,6 +53,7 @@ async def _view(caller: Caller, name: str, what: str, form: Form | None = None) 
         "redirect": redirects.get(name) or "",
         "typed": {} if form is None else dict(form),
         "problem": None,
+        "numbers": numbers or _numbers(form),
         "must_type": what == "purge" or (what == "resubmit" and queue["dead"] > MOST_UNTYPED),
     }
 
@@ -55,7 +64,7 @@ async def _done(caller: Poster, name: str, form: Form, what: str, call: Callable
         return await call()
     except RedriveError as error:
         problem = problem_of(error)
-        if problem["status"] not in (400, 409, 422):
+        if problem["status"] not in (400, 404, 409, 422):
             raise
         return Reply(_TEMPLATE, {**await _view(caller, name, what, form), "problem": problem}, problem["status"])
 
@@ -114,16 +123,21 @@ def _value(text: str) -> object:
 
 
 @pages.get("/queues/{name}/purge", "queues.read", _TEMPLATE, topics=())
-async def ask_purge(caller: Caller, name: Name) -> View:
-    """Show how many messages purging a queue would remove."""
-    return await _view(caller, name, "purge")
+async def ask_purge(caller: Caller, name: Name, number: Chosen = None) -> View:
+    """Show how many messages purging a queue would remove, or which dead letters."""
+    return await _view(caller, name, "purge", numbers=number)
 
 
 @pages.post("/queues/{name}/purge", "messages.purge")
 async def purge(caller: Poster, form: Posted, name: Name) -> str | Reply:
-    """Remove what can be received now, if its number was typed, and it is not much more by now."""
+    """Remove what can be received now, if its number was typed, and it is not much more by now; or dead letters."""
 
     async def call() -> str:
+        if numbers := _numbers(form):
+            check_typed(form, len(numbers))
+            asked, dead = model_of(PurgeAsked, sequences=numbers), dead_letter_queue(name)
+            removed = await caller.ask(purge_queue, name=dead, asked=asked, key=form.key)
+            return _after(name, "purged", removed["removed"])
         queue = await caller.ask(get_queue, name=name)
         check_typed(form, queue["ready"])
         removed = await caller.ask(purge_queue, name=name, key=form.key)
@@ -133,25 +147,37 @@ async def purge(caller: Poster, form: Posted, name: Name) -> str | Reply:
 
 
 @pages.get("/queues/{name}/resubmit", "queues.read", _TEMPLATE, topics=())
-async def ask_resubmit(caller: Caller, name: Name) -> View:
-    """Show how many dead letters could be sent again."""
-    return await _view(caller, name, "resubmit")
+async def ask_resubmit(caller: Caller, name: Name, number: Chosen = None) -> View:
+    """Show how many dead letters could be sent again, or which of them."""
+    return await _view(caller, name, "resubmit", numbers=number)
 
 
 @pages.post("/queues/{name}/resubmit", "messages.resubmit")
 async def resubmit(caller: Poster, form: Posted, name: Name) -> str | Reply:
-    """Send dead letters to their queue again: all, or the oldest of them."""
+    """Send dead letters to their queue again: all, the oldest of them, or those that were ticked."""
 
     async def call() -> str:
         dead = (await caller.ask(get_queue, name=name))["dead"]
-        most = form.whole("max_messages")
-        if min(dead, most or dead) > MOST_UNTYPED:
+        most, numbers = form.whole("max_messages"), _numbers(form)
+        if not numbers and min(dead, most or dead) > MOST_UNTYPED:
             check_typed(form, dead)
-        asked = model_of(ResubmitAsked, max_messages=most)
+        asked = model_of(ResubmitAsked, max_messages=most, sequences=numbers or None)
         found = await caller.ask(resubmit_messages, name=name, asked=asked, key=form.key)
         return _after(name, "resubmitted", found["resubmitted"])
 
     return await _done(caller, name, form, "resubmit", call)
+
+
+def _numbers(form: Form | None) -> list[int]:
+    """Return the dead letters that were ticked.
+
+    Raises:
+        InvalidRequest: one of them is no number.
+    """
+    given = [] if form is None else form.all("number")
+    if not all(each.isdecimal() for each in given):
+        raise InvalidRequest("number", f"{given!r} are not all numbers of messages")
+    return [int(each) for each in given]
 
 
 def check_typed(form: Form, now: int) -> None:

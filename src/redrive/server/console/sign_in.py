@@ -53,7 +53,7 @@ def _form(request: Request, goes_to: str, error: RedriveError | None = None, nam
     theme = request.cookies.get(THEME, "")
     context = {
         "goes_to": goes_to,
-        "problem": "" if error is None else str(error),
+        "problem": "" if error is None else f"{str(error).partition(';')[0]}.",  # the rest is for programs
         "name": name,
         "has_provider": request.app.state.provider is not None,
         "theme": theme if theme in ("light", "dark") else "",

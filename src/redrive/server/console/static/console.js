@@ -32,19 +32,45 @@
     $("[data-live-word]").textContent = paused ? "Paused" : heard ? "Live" : age < 6 ? "Reconnecting" : `${age} s old`;
     body.classList.toggle("old", state === "old" && age > 15);
   }
-  async function fetchPage(always) {
+  // Rows stay where they are, as somebody may be about to press one. Rows that are new wait until they are asked for.
+  function held(html) {
+    const list = $("[data-list]"), fresh = new DOMParser().parseFromString(html, "text/html"), next = $("[data-list]", fresh);
+    if (!list || !next || !(list.dataset.list === "always" || list.matches(":hover, :focus-within"))) return html;
+    const rows = new Map(all(":scope > [data-id]", next).map((each) => [each.dataset.id, each])), isWhole = !$("[rel=next]", fresh);
+    all(":scope > [data-id]", list).forEach((was) => {
+      const is = rows.get(was.dataset.id);
+      if (!is && isWhole && !was.classList.contains("gone")) {
+        const word = document.createElement("span"); word.className = "chip line"; word.textContent = "no longer in this list";
+        was.classList.add("gone"); $(".grow", was).append(word);
+      }
+      next.append(is || document.importNode(was, true)); rows.delete(was.dataset.id);
+    });
+    rows.forEach((each) => each.remove());
+    const more = $("[data-new]", fresh); more.hidden = !rows.size; more.textContent = `${rows.size} new ${rows.size === 1 ? more.dataset.one : more.dataset.many} · show`;
+    return all(":scope > *", fresh.body).map((each) => each.outerHTML).join("");
+  }
+  // What a screen reader hears of all that changes: one sentence, every 10 seconds at most.
+  let told = $("[data-news]:not([hidden])")?.innerText, toldAt = 0, tells = 0;
+  function tell() {
+    const text = $("[data-news]:not([hidden])")?.innerText.replace(/\s+/g, " "), waits = toldAt + 10000 - Date.now();
+    clearTimeout(tells);
+    if (!text || text === told) return;
+    if (waits > 0) { tells = setTimeout(tell, waits); return; }
+    told = text; toldAt = Date.now(); say(text);
+  }
+  async function fetchPage(always, isWhole) {
     if (!always && (paused || document.hidden || busy())) { pending = true; return; }
     pending = false;
     try {
-      const got = await fetch(location.href, { headers: { "Redrive-Fragment": "1", Accept: "text/html", ...(tag ? { "If-None-Match": tag } : {}) }, cache: "no-store" });
+      const got = await fetch(location.href, { headers: { "Redrive-Fragment": "1", Accept: "text/html", ...(tag && !isWhole ? { "If-None-Match": tag } : {}) }, cache: "no-store" });
       if (got.redirected) return location.reload();
       if (got.status === 200) {
-        const html = await got.text(), held = all("#content .check:checked").map((each) => each.value), open = all("#content details").map((each) => each.open);
+        const html = await got.text(), ticked = all("#content .check[name]:checked").map((each) => each.value), open = all("#content details").map((each) => each.open);
         tag = got.headers.get("ETag") || "";
-        await htmx.swap({ text: html, target: $("#content"), sourceElement: $("#content"), swap: "innerMorph" });
-        all("#content .check").forEach((each) => { if (held.includes(each.value)) each.checked = true; });
+        await htmx.swap({ text: isWhole ? html : held(html), target: $("#content"), sourceElement: $("#content"), swap: "innerMorph" });
+        all("#content .check[name]").forEach((each) => { each.checked = ticked.includes(each.value); });
         const folds = all("#content details"); if (folds.length === open.length) folds.forEach((each, i) => { each.open = open[i]; });
-        ready(); picked();
+        ready(); picked(); tell();
       }
       if (got.status < 400) { seen = Date.now(); heard = true; }
     } catch { heard = false; }
@@ -57,10 +83,11 @@
   }
   function listen() {
     const channel = new BroadcastChannel("redrive");
+    waits = setTimeout(fetchPage, 300); // what has changed since the page was made, before this tab listened
     channel.onmessage = (event) => (event.data.away ? ((heard = false), show()) : changed(event.data.topics));
     navigator.locks.request("redrive-stream", () => new Promise(() => {
       const stream = new EventSource("/api/v1/events"), tell = (data) => { channel.postMessage(data); channel.onmessage({ data }); };
-      stream.onopen = () => tell({ topics: [] });
+      stream.onopen = () => tell({ topics: ["everything"] }); // what has changed before was not told
       stream.onmessage = (event) => tell({ topics: JSON.parse(event.data) });
       stream.onerror = () => tell({ away: true });
       setInterval(() => { if (stream.readyState === 1) tell({ topics: [] }); }, 5000);
@@ -89,6 +116,7 @@
   });
   document.addEventListener("click", (event) => {
     const copied = event.target.closest("[data-copy]");
+    if (event.target.closest("[data-new]")) fetchPage(true, true).then(() => $("[data-list] a[href]")?.focus());
     if (copied) navigator.clipboard?.writeText(copied.dataset.copy).then(() => say("Copied"));
   });
   const off = $("[data-keys]"), word = () => { $("[data-keys-switch]").textContent = kept("redrive-keys") === "0" ? "Switch single keys on" : "Switch single keys off"; };
