@@ -3,12 +3,16 @@
 
 The store has something of every layer in it, and is the one that the tests of the pages have. Pictures are named after
 the address of their page: ``routes-big-orders-wide-dark.png``. ``--readme`` takes the one that the README shows.
+``--accept`` takes no picture: those that differed in tests/browser/test_pictures.py are the ones to compare with from
+now on.
 """
 
 import argparse
 import asyncio
 import os
 import re
+import shutil
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,10 +23,18 @@ from tests.browser.chromium import FLAGS, program
 from tests.browser.conftest import NARROW, WIDE, opened, served
 from tests.browser.looks import FILES, addresses
 from tests.browser.store import fill
+from tests.browser.test_pictures import NEW, STORED
 
 SIZES = {"wide": WIDE, "narrow": NARROW}
 THEMES = ("light", "dark")
 README = Path(__file__).parents[1] / "docs" / "console.png"
+
+
+def accept() -> None:
+    """Let the pictures that differed be those that tests compare with."""
+    for found in sorted(NEW.glob("*.png")):
+        shutil.move(found, STORED / found.name)
+        print(STORED / found.name)
 
 
 async def main(folder: Path, only: str, base: str | None, *, readme: bool) -> None:
@@ -84,6 +96,10 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", help="a pattern of the addresses to take")
     parser.add_argument("--server", help="the address of a server that runs already")
     parser.add_argument("--readme", action="store_true", help="take the picture of the README alone")
+    parser.add_argument("--accept", action="store_true", help="let those that differed in a test be the right ones")
     given = parser.parse_args()
+    if given.accept:
+        accept()
+        sys.exit()
     given.folder.mkdir(parents=True, exist_ok=True)
     asyncio.run(main(given.folder, given.only, given.server, readme=given.readme))

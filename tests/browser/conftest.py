@@ -15,6 +15,7 @@ import pytest_asyncio
 from playwright.async_api import async_playwright, expect
 
 from redrive import connect, open_recovery
+from redrive.clock import system_clock
 from redrive.server import ServerProcess, ServerSettings, open_desk
 from tests.browser import chromium
 from tests.cheap_passwords import use_cheap_passwords
@@ -65,11 +66,11 @@ async def chrome(chromium_path):
 
 
 @asynccontextmanager
-async def served(url, **more):
+async def served(url, clock=system_clock, **more):
     """Run a server with everything that it does; yield its address."""
     listening = asyncio.get_running_loop().create_future()
     process = ServerProcess(
-        ServerSettings(**{"listen": "127.0.0.1:0", "receivers": "127.0.0.1:0", "database": url} | more)
+        ServerSettings(**{"listen": "127.0.0.1:0", "receivers": "127.0.0.1:0", "database": url} | more), clock=clock
     )
     process.on_listening = listening.set_result
     running = asyncio.create_task(process.run())
@@ -85,11 +86,39 @@ async def served(url, **more):
         await running
 
 
+class Servers:
+    """The servers of a test, each known by its address: it can be stopped, and started again at the same one."""
+
+    def __init__(self):
+        self._running, self._settings = {}, {}
+
+    async def __call__(self, url, **more):
+        """Start a server; return its address."""
+        stack = AsyncExitStack()
+        base = await stack.enter_async_context(served(url, **more))
+        self._running[base], self._settings[base] = stack, (url, more)
+        return base
+
+    async def stop(self, base):
+        """Stop a server."""
+        await self._running.pop(base).aclose()
+
+    async def again(self, base):
+        """Start a server that was stopped."""
+        url, more = self._settings[base]
+        assert await self(url, **{**more, "listen": base.removeprefix("http://")}) == base
+
+    async def close(self):
+        """Stop all of them."""
+        for base in list(self._running):
+            await self.stop(base)
+
+
 @asynccontextmanager
-async def opened(url):
+async def opened(url, clock=system_clock):
     """Open the desk of a store, to fill it and to look into it."""
     async with AsyncExitStack() as stack:
-        broker = await stack.enter_async_context(connect(url))
+        broker = await stack.enter_async_context(connect(url, clock=clock))
         yield await stack.enter_async_context(open_desk(broker, open_recovery(broker)))
 
 
@@ -98,10 +127,10 @@ def sqlite_url(tmp_path):
     return f"sqlite:///{tmp_path}/browser.db"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def url(request):
-    """Where everything is."""
-    if request.param == "sqlite":
+    """Where everything is: in SQLite, unless the test asks for ``both_databases``."""
+    if getattr(request, "param", "sqlite") == "sqlite":
         return request.getfixturevalue("sqlite_url")
     url, schema = request.getfixturevalue("postgres_url"), request.getfixturevalue("emptied_schema")
     return f"{url}{'&' if '?' in url else '?'}schema={schema}"
@@ -109,13 +138,21 @@ def url(request):
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def serve():
-    """Return what runs a server until the end of the test; browsers are closed before it ends."""
-    async with AsyncExitStack() as stack:
+    """Return what runs servers until the end of the test; browsers are closed before they end."""
+    servers = Servers()
+    yield servers
+    await servers.close()
 
-        async def start(url, **more):
-            return await stack.enter_async_context(served(url, **more))
 
-        yield start
+@pytest_asyncio.fixture(loop_scope="session")
+async def desk(url):
+    """What fills the store of a test and looks into it, beside the server."""
+    async with opened(url) as desk:
+        yield desk
+
+
+both_databases = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+"""Lets a test be run on both databases; others are on SQLite alone, as what differs is tested with the API."""
 
 
 class Troubles(list):
@@ -139,23 +176,27 @@ def troubles():
     assert found == []
 
 
+async def open_context(chrome, troubles, **more):
+    """Open a context: a browser of another person, whose reports go to a list."""
+    given = {"viewport": WIDE, "timezone_id": "Europe/Berlin", "reduced_motion": "reduce", **more}
+    context = await chrome.new_context(**given)
+    if given.get("java_script_enabled", True):
+        await context.add_init_script(ALERT)
+    context.set_default_timeout(PATIENCE_S * 1_000)
+    context.on("console", lambda said: said.type == "error" and troubles.note(f"{said.text} at {said.page.url}"))
+    context.on("weberror", lambda error: troubles.note(str(error.error)))
+    context.on("request", lambda asked: _is_ours(asked.url) or troubles.note(f"asks for {asked.url}"))
+    return context
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def new_context(chrome, troubles, serve):  # noqa: ARG001 - it is closed before the server is
-    """Return what opens a context: a browser of another person."""
+    """Return what opens a context."""
     async with AsyncExitStack() as stack:
 
         async def new(**more):
-            given = {"viewport": WIDE, "timezone_id": "Europe/Berlin", "reduced_motion": "reduce", **more}
-            context = await chrome.new_context(**given)
+            context = await open_context(chrome, troubles, **more)
             stack.push_async_callback(context.close)
-            if given.get("java_script_enabled", True):
-                await context.add_init_script(ALERT)
-            context.set_default_timeout(PATIENCE_S * 1_000)
-            context.on(
-                "console", lambda said: said.type == "error" and troubles.note(f"{said.text} at {said.page.url}")
-            )
-            context.on("weberror", lambda error: troubles.note(str(error.error)))
-            context.on("request", lambda asked: _is_ours(asked.url) or troubles.note(f"asks for {asked.url}"))
             return context
 
         yield new

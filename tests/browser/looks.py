@@ -12,11 +12,12 @@ from tests.browser.conftest import NARROW, WIDE
 from tests.server.console.html import Page
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
-_RUN = """async (rules) => {
-    const found = await axe.run(document, { resultTypes: ["violations"], ...(rules && { runOnly: rules }) });
+_RUN = """async () => {
+    const found = await axe.run(document, { resultTypes: ["violations"] });
     return found.violations.map((each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => node.html).join(" ")}`);
 }"""
-_CONTRAST = {"type": "rule", "values": ["color-contrast"]}
+LOOKS = ((WIDE, "light"), (NARROW, "dark"), (WIDE, "dark"), (NARROW, "light"))
+"""How a page can be looked at: both sizes, both themes."""
 
 PAGES = sorted(
     route.path
@@ -61,21 +62,12 @@ async def addresses(base, start=START):
     return found
 
 
-async def violations(page, *, everywhere=True):
-    """Return what axe finds on a page, at both sizes and in both themes.
-
-    Only contrast depends on the theme, and what only one of the sizes shows is the frame, which all pages share: so,
-    for most of them, each size in one theme says it all.
-
-    Args:
-        page: the page.
-        everywhere: whether it is looked at in both themes at both sizes.
-    """
+async def violations(page, looks):
+    """Return what axe finds on a page, at some sizes and in some themes."""
     found = []
     await page.evaluate(AXE)
-    looks = ((WIDE, "light", None), (NARROW, "dark", None), (NARROW, "light", _CONTRAST), (WIDE, "dark", _CONTRAST))
-    for size, theme, rules in looks if everywhere else looks[:2]:
+    for size, theme in looks:
         await page.emulate_media(color_scheme=theme)
         await page.set_viewport_size(size)
-        found += [f"{size['width']} {theme} {each}" for each in await page.evaluate(_RUN, rules)]
+        found += [f"{size['width']} {theme} {each}" for each in await page.evaluate(_RUN)]
     return found

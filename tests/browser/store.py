@@ -11,6 +11,7 @@ from redrive.worker import Recoverability, Worker
 from tests.server.api.pipeline_functions import make_pipeline
 
 AT_ONCE = Recoverability(immediate=1, delayed=None, error_queue="error")
+ONCE = Recoverability(immediate=0, delayed=None, error_queue="error")
 PASSWORD = "a long password"  # noqa: S105 - of nothing but a test
 
 
@@ -33,11 +34,11 @@ def order(number):
     )
 
 
-def payments(*, works=False):
+def payments(*, works=False, **more):
     """Return a worker that charges orders: every fifth card is declined, and the provider answers if it works."""
     worker = Worker()
 
-    @worker.handler("payments", recoverability=AT_ONCE, slow_down=None)
+    @worker.handler("payments", recoverability=AT_ONCE, slow_down=None, **more)
     async def charge(order: dict) -> None:
         if order["order"] % 5 == 0:
             raise CardDeclined("do_not_honor")
@@ -64,6 +65,24 @@ async def fail(desk, orders=40):
     await desk.broker.send_many("payments", [order(number) for number in range(orders)])
     await desk.broker.send_many("invoices", [f"invoice {number}" for number in range(7)])
     await payments().run(desk.broker, until_idle=True)
+    await desk.recovery.ingest()
+
+
+async def fail_in_many_ways(desk, groups, each):
+    """Let messages fail in some ten queues, each group with an exception of its own, and read them into the store."""
+    made = [type(f"Trouble{number}", (Exception,), {}) for number in range(groups)]
+    worker, queues = Worker(), [f"many-{number}" for number in range(10)]
+    for queue in (*queues, "error"):
+        await desk.broker.declare(queue)
+
+    async def handle(order: dict) -> None:
+        raise made[order["order"]](f"{order['customer']} was not served")
+
+    for queue in queues:
+        worker.handler(queue, recoverability=ONCE, slow_down=None)(handle)
+    for number in range(groups):
+        await desk.broker.send_many(queues[number % len(queues)], [order(number) for _ in range(each)])
+    await worker.run(desk.broker, until_idle=True)
     await desk.recovery.ingest()
 
 

@@ -10,14 +10,19 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from tests.browser import chromium
-from tests.browser.conftest import NARROW, opened, served
-from tests.browser.looks import FILES, PAGES, addresses, violations
+from tests.browser.conftest import NARROW, Troubles, both_databases, open_context, opened, served
+from tests.browser.looks import FILES, LOOKS, PAGES, addresses, violations
 from tests.browser.store import PASSWORD, fail, fill, set_up
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-FRAMES = ("/", "/login")
-"""Pages that show all that is around a page."""
+FRAMES = ("/", "/login", "/failed", "/operations/{number:int}")
+"""Pages that have all that others are made of: axe looks at them at both sizes and in both themes.
+
+It looks at the others in one of these ways, each at another, and in all of them in the long version.
+"""
+
+SHOWN = [path for path in PAGES if not path.endswith(FILES)]
 
 VENDOR = Path(__file__).parent / "vendor"
 
@@ -32,28 +37,40 @@ async def shop(tmp_path_factory):
         yield base, await addresses(base)
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if not path.endswith(FILES)])
-async def test_a_page_loads_without_an_error_and_axe_finds_nothing(path, shop, page):
-    base, found = shop
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def window(chrome):
+    """One page for all tests, as a new one takes longer than most of them; and what it reports."""
+    troubles = Troubles()
+    context = await open_context(chrome, troubles)
+    yield await context.new_page(), troubles
+    await context.close()
+
+
+@pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.torture)])
+@pytest.mark.parametrize("path", SHOWN)
+async def test_a_page_loads_without_an_error_and_axe_finds_nothing(path, everywhere, shop, window):
+    (base, found), (page, troubles) = shop, window
     assert path in found, f"no link leads to {path}: let a page link to it, or tests/browser/store.py have one"
     answer = await page.goto(f"{base}{found[path]}")
     assert answer.ok
-    assert await violations(page, everywhere=path in FRAMES) == []
+    every = LOOKS if everywhere or path in FRAMES else [LOOKS[SHOWN.index(path) % len(LOOKS)]]
+    assert await violations(page, every) == []
     await page.set_viewport_size(NARROW)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is wider than a phone"
+    assert troubles == []
 
 
-async def test_people_sign_in_and_see_the_overview(url, serve, page, troubles):
+@both_databases
+async def test_people_sign_in_and_see_the_overview(url, desk, serve, page, troubles):
     troubles.expected = ("401", "422")
-    async with opened(url) as desk:
-        await fail(desk, 5)
-        await set_up(desk)
+    await fail(desk, 5)
+    await set_up(desk)
     base = await serve(url, require_sign_in=True)
     await page.goto(f"{base}/more")
     await page.get_by_label("Name").fill("ana")
     await page.get_by_label("Password").fill("another password")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("alert")).to_be_visible()
+    await expect(page.get_by_role("alert")).to_have_text("name or password is wrong.")
     await page.get_by_label("Name").fill("ana")
     await page.get_by_label("Password").fill(PASSWORD)
     await page.get_by_role("button", name="Sign in").click()
