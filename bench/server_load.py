@@ -49,6 +49,7 @@ class Watchers:
         self.statuses = Counter()
         self.seen = Counter()
         self.late = 0
+        self.has_seen = asyncio.Event()
 
     async def run(self):
         """Watch until cancelled."""
@@ -78,6 +79,7 @@ class Watchers:
             due, path = await turns.get()
             status, _ = await asker.get(path)
             self.statuses[status] += 1
+            self.has_seen.set()
             self.taken_ms.append((time.perf_counter() - due) * 1e3)
 
 
@@ -103,6 +105,7 @@ class Viewers(Watchers):
             due = time.perf_counter()
             status, _ = await browser.fragment(path)
             self.statuses[status] += 1
+            self.has_seen.set()
             self.taken_ms.append((time.perf_counter() - due) * 1e3)
 
 
@@ -123,8 +126,8 @@ async def operate(server, size, kind, streams):
             memory.append(server.memory_mb)
         taken = time.perf_counter() - began
         if watching is not None:
-            while not (watchers.statuses or watching.done()):  # a short operation is over before anybody has looked
-                await asyncio.sleep(LOOK_EVERY_S)
+            # a short operation is over before anybody has looked
+            await asyncio.wait([watching, asyncio.create_task(watchers.has_seen.wait())], return_when="FIRST_COMPLETED")
             watching.cancel()
             await asyncio.wait([watching])
             if not watching.cancelled():

@@ -171,7 +171,7 @@ class BlockingRecovery:
         """Return the newest failed message of groups, by their ids; a group without any is left out.
 
         Args:
-            ids: the ids of the groups, at most 100.
+            ids: the ids of the groups.
             chosen: which messages.
             by: as for ``groups``.
         """
@@ -204,10 +204,9 @@ class BlockingRecovery:
         return self._portal.run(self._inner.sources())
 
     def unread(self, sources: Sequence[str]) -> dict[str, int]:
-        """Return how many failures are not in the store yet, by queue; queues without any are left out.
+        """Return how many failures are not in the store yet, by queue: in error queues, and dead letters of others.
 
-        An answer without them must not look as if there were none: neither those that are in error queues, nor the
-        dead letters of a worker without an error queue.
+        An answer without them must not look as if there were none. Queues without any are left out.
 
         Args:
             sources: the queues that failures are read from.

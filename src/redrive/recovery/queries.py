@@ -214,10 +214,9 @@ class Reader:
         return await self._ledger.sources()
 
     async def unread(self, sources: Sequence[str]) -> dict[str, int]:
-        """Return how many failures are not in the store yet, by queue; queues without any are left out.
+        """Return how many failures are not in the store yet, by queue: in error queues, and dead letters of others.
 
-        An answer without them must not look as if there were none: neither those that are in error queues, nor the
-        dead letters of a worker without an error queue.
+        An answer without them must not look as if there were none. Queues without any are left out.
 
         Args:
             sources: the queues that failures are read from.
@@ -277,8 +276,8 @@ class Reader:
 
     async def preview(self, chosen: Chosen, transform: Transform, *, sample: int = 5) -> list[Preview]:
         """Say what a transform would do to the first few messages, and do nothing."""
-        ids = [each.id for each in await self.failed(chosen, limit=sample)]
-        return await previews({each: (await self.show(each)).message for each in ids}, transform, self._transforms)
+        shown = {each.id: await self.show(each.id) for each in await self.failed(chosen, limit=sample)}
+        return await previews({each: found.message for each, found in shown.items()}, transform, self._transforms)
 
     # --- operations
 

@@ -86,7 +86,6 @@ def find(
     return [summary_of(row) for row in rows]
 
 
-_TERM_OF = {"queue": "queues", "type": "types"}
 _GROUPS_AT_ONCE = 100
 
 
@@ -98,7 +97,7 @@ def newest_in_groups(chosen: Filter, by: str, ids: Sequence[str]) -> Script[dict
         parts: list[str] = []
         values: list[object] = []
         for place, group in enumerate(some):
-            found = yield from condition(replace(chosen, **{_TERM_OF.get(by, "groups"): (group,)}))
+            found = yield from condition(_narrowed(chosen, by, group))
             newest = f"SELECT f.number FROM @.failures f WHERE {found.text} ORDER BY {ORDERS[Order.NEWEST].by} LIMIT 1"
             parts.append(f"SELECT {place} AS place, ({newest}) AS number")
             values += found.values
@@ -107,6 +106,12 @@ def newest_in_groups(chosen: Filter, by: str, ids: Sequence[str]) -> Script[dict
     summaries = yield Sql(f"{SUMMARY} WHERE f.number IN @ints", [list(numbers.values())])
     by_number = {row["number"]: summary_of(row) for row in summaries}
     return {group: by_number[number] for group, number in numbers.items()}
+
+
+def _narrowed(chosen: Filter, by: str, group: str) -> Filter:
+    if by == "queue":
+        return replace(chosen, queues=(group,))
+    return replace(chosen, types=(group,)) if by == "type" else replace(chosen, groups=(group,))
 
 
 def beyond(found: Condition, after: Place, order: Order) -> Condition:
