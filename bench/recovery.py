@@ -24,7 +24,7 @@ from recovery_scenarios import MILLION, Effort, measure, one_process
 from recovery_subjects import BODY, GROUPS
 from report import as_markdown, as_text, machine, write_between_marks
 
-SCENARIOS = ["recover", "look"]
+SCENARIOS = ["recover", "read", "look"]
 SMALL = 10_000
 IN_MEMORY = "\nTHIS DISK IS IN MEMORY: nothing is durable here, and the figures are worthless. Choose another --dir.\n"
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from measure import rotated
 from recovery_looks import look
-from recovery_subjects import fill_failures, fill_raw, move, recover
+from recovery_subjects import fill_errors, fill_failures, fill_raw, move, read, recover
 
 from redrive.recovery import LaneSettings
 
@@ -40,6 +40,7 @@ class Subject(NamedTuple):
 
 RAW = tuple(Subject(f"raw loop, {page:,} at a time", fill_raw, move, page, is_ours=False) for page in RAW_PAGES)
 STEP = Subject("redrive", fill_failures, recover, "step", is_ours=True)
+READ = Subject("redrive, reads failures", fill_errors, read, None, is_ours=True)
 RUN = Subject("redrive, run() in one process", fill_failures, recover, "run", is_ours=True)
 
 
@@ -88,10 +89,18 @@ async def looks(url, engine, size, times):
         return in_a_process(look, url, raw_url, engine.name, size, times)
 
 
-def takes_part(size, effort):
-    """Return who is measured with so many failures; run() only once, with the size that everything is about."""
+def takes_part(size, effort, names):
+    """Return who is measured with so many failures; run() only once, with the size that everything is about.
+
+    Failures are read with the smallest size: an error queue is not deep for long.
+    """
     is_main = size == max(each for each in effort.sizes if each < MILLION or len(effort.sizes) == 1)
-    return [*RAW, STEP, RUN] if is_main else [*RAW, STEP]
+    found = [STEP] if "recover" in names else []
+    if "recover" in names and is_main:
+        found.append(RUN)
+    if "read" in names and size == min(effort.sizes):
+        found.append(READ)
+    return [*RAW, *found] if found else []
 
 
 class Stock:
@@ -116,18 +125,19 @@ class Stock:
         return self._urls[fill, size]
 
 
-async def rates_of(stock, effort):
+async def rates_of(stock, effort, names):
     """Return messages a second and memory, by size and subject, round by round."""
-    rates = {size: {one.name: [] for one in takes_part(size, effort)} for size in effort.sizes}
-    peaks = {size: {one.name: [] for one in takes_part(size, effort)} for size in effort.sizes}
+    everybody = {size: found for size in effort.sizes if (found := takes_part(size, effort, names))}
+    rates = {size: {one.name: [] for one in found} for size, found in everybody.items()}
+    peaks = {size: {one.name: [] for one in found} for size, found in everybody.items()}
     for turn in range(effort.rounds):
-        for size in effort.sizes:
-            for subject in rotated(takes_part(size, effort), turn, effort.rounds):
+        for size, found in everybody.items():
+            for subject in rotated(found, turn, effort.rounds):
                 filled = await stock.filled(subject.fill, size)
                 stock.progress(f"{size:,}, round {turn + 1} of {effort.rounds}: {subject.name}")
-                found = await one_round(subject, stock.engine, filled, size)
-                rates[size][subject.name].append(found["rate"])
-                peaks[size][subject.name].append(found["MB"])
+                measured = await one_round(subject, stock.engine, filled, size)
+                rates[size][subject.name].append(measured["rate"])
+                peaks[size][subject.name].append(measured["MB"])
     return rates, peaks
 
 
@@ -141,7 +151,7 @@ async def measure(names, engine, effort, progress):
             url = await stock.filled(fill_failures, largest)
             progress(f"{largest:,}: look at them")
             figures["look"] = await looks(url, engine, largest, effort.looks)
-        if "recover" in names:
-            figures["recover"], figures["memory"] = await rates_of(stock, effort)
+        if not names.isdisjoint({"recover", "read"}):
+            figures["recover"], figures["memory"] = await rates_of(stock, effort, names)
         figures["ingest"] = stock.ingested
     return figures

@@ -126,6 +126,28 @@ async def fill_failures(url, size):
     return size / reading
 
 
+async def fill_errors(url, size):
+    """Let messages fail, and leave that to be read."""
+    async with connect(url) as broker:
+        for queue in (ERROR, QUEUE):
+            await broker.declare(queue)
+        await send_all(broker.engine, ERROR, map(failed_message, range(size)))
+
+
+async def read(url, size, _how):
+    """Read failures from their error queue; return failures per second, and the memory that took."""
+    async with connect(url) as broker, open_recovery(broker) as recovery:
+        await recovery.count()  # whatever is done at the first call only
+        gc.collect()
+        began = time.perf_counter()
+        await recovery.ingest()
+        taken = time.perf_counter() - began
+        peak = high_water_mb()
+        assert await recovery.count() == size
+        assert await recovery.check_counts() == []
+    return {"rate": size / taken, "MB": peak}
+
+
 async def recover(url, size, driver):
     """Recover all failures; return messages per second from the request to its end, and the memory that took."""
     async with connect(url) as broker, open_recovery(broker) as recovery:

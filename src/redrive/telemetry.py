@@ -112,6 +112,14 @@ def report(event: Event, on_event: "Callable[[Event], object] | None" = None) ->
             logger.exception("an observer of %s failed; the operation goes on", event.name)
 
 
+def is_reported(kind: type[Event], on_event: "Callable[[Event], object] | None" = None) -> bool:
+    """Say whether anything gets events of a kind: to make thousands for nothing takes a while."""
+    if on_event is not None or _observer.get() is not None or is_traced():
+        return True
+    layer = _logger(kind.name.rpartition(".")[0])
+    return layer.isEnabledFor(kind.level) and _is_heard(layer)
+
+
 @cache
 def _logger(layer: str) -> logging.Logger:
     return logging.getLogger(layer)

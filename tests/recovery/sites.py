@@ -33,6 +33,7 @@ CHANGING = []
 
 CHANGES = frozenset(
     {
+        "record_unlocked",
         *("record", "confirm", "request", "change", "set_rate", "acknowledge", "sweep", "mark", "claim"),
         *("advance", "settle", "staged", "forwarded", "doubt", "eject", "unstage", "finish"),
     }

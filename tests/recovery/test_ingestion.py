@@ -3,10 +3,11 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
-from redrive.broker import Message
+from redrive.broker import Abandon, Message
 from redrive.errors import EngineUnavailable
 from redrive.recovery import MessageFailed, MessageSetAside, Status, ingest
 from redrive.wiring import open_recovery
@@ -365,6 +366,7 @@ async def test_more_failures_than_fit_on_two_pages_are_all_read(process, monkeyp
 async def test_a_page_that_cannot_be_stored_does_not_keep_the_other_from_its_end(process, monkeypatch):
     """Two pages are on their way; the one that failed is given back, and the other reader gets it."""
     monkeypatch.setattr(ingest, "_PAGE", 5)
+    process.raw_ledger.is_with_queues = False
     await process.broker.send_many("error", [process.site.failed_message() for _ in range(15)])
     process.at("ledger.record", raise_once, nth=2)
     with pytest.raises(EngineUnavailable):
@@ -372,6 +374,119 @@ async def test_a_page_that_cannot_be_stored_does_not_keep_the_other_from_its_end
     assert await process.recovery.count() == 15
     info = await process.broker.inspect("error")
     assert (info.ready, info.locked) == (0, 0)
+
+
+# --- without locks
+
+
+@pytest.fixture
+async def beside(site, monkeypatch):
+    """A process with 23 failures in its error queue, of which a page is 5, and a ledger that is with the queues."""
+    if site.store is not site.queues:
+        pytest.skip("the ledger is in another database than the queues")
+    monkeypatch.setattr(ingest, "_PAGE", 5)
+    process = await site.open()
+    await process.broker.send_many("error", [site.failed_message() for _ in range(23)])
+    return process
+
+
+async def is_read_once(process):
+    """Say that all failures are read, each once, and that nothing is left behind."""
+    found = await process.recovery.failed(limit=100)
+    assert [each.attempts for each in found] == [1] * 23
+    info = await process.broker.inspect("error")
+    assert (info.ready, info.locked) == (0, 0)
+    assert await process.sql("SELECT name FROM @.leases WHERE name LIKE 'reading%'") == []
+
+
+async def test_many_failures_are_read_without_locking_their_messages(beside):
+    assert await beside.recovery.ingest()
+    await is_read_once(beside)
+    assert beside.calls["ledger.record"] == 1, "the first page"
+    assert beside.calls["ledger.record_unlocked"] == 4
+    assert len([each for each in beside.events if isinstance(each, MessageFailed)]) == 23
+
+
+async def test_what_is_read_without_locks_is_in_the_history_of_its_queue(beside):
+    await beside.recovery.ingest()
+    await beside.broker.engine.upkeep()
+    found = await beside.sql("SELECT metric, sum(n) FROM @.tallies WHERE name = 'error' GROUP BY metric")
+    counted = {metric: int(n) for metric, n in found}
+    assert (counted["delivered"], counted["completed"]) == (23, 23)
+
+
+async def test_a_message_that_another_has_locked_meanwhile_is_left_to_it(beside):
+    """Its page is refused, and read again with locks; what the other holds is not read."""
+    held = []
+
+    async def lock(*_values):
+        held.extend(await beside.broker.engine.lock_next("error", 2))
+
+    beside.at("ledger.record_unlocked", lock)
+    await beside.recovery.ingest()
+    assert len(held) == 2
+    assert await beside.recovery.count() == 21
+    assert (await beside.broker.inspect("error")).locked == 2
+    await beside.broker.engine.apply([Abandon(each.lock) for each in held])
+    await beside.recovery.ingest()
+    await is_read_once(beside)
+
+
+async def test_a_message_that_is_gone_meanwhile_is_not_recorded(beside):
+    async def take(*_values):
+        await beside.broker.engine.lock_next("error", 2, delete=True)
+
+    beside.at("ledger.record_unlocked", take)
+    await beside.recovery.ingest()
+    assert await beside.recovery.count() == 21
+    assert (await beside.broker.inspect("error")).ready == 0
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_after_a_death_among_unlocked_messages_the_next_process_locks_them(beside, when):
+    """One of them may be the cause: their deliveries are counted from now on. Nothing is lost, nothing is twice."""
+    beside.dies("ledger.record_unlocked", when=when, nth=2)
+    with pytest.raises(Crash):
+        await beside.recovery.ingest()
+    site = beside.site
+    await site.crash()
+    after = await site.open()
+    await after.recovery.ingest()
+    await is_read_once(after)
+    assert after.calls["ledger.record_unlocked"] == 0
+    await after.fail(6)
+    assert after.calls["ledger.record_unlocked"] == 1, "the note was removed"
+
+
+async def test_an_error_while_nothing_is_locked_leaves_the_rest_where_it_is(beside):
+    beside.at("ledger.record_unlocked", raise_once, nth=2)
+    with pytest.raises(EngineUnavailable):
+        await beside.recovery.ingest()
+    info = await beside.broker.inspect("error")
+    assert (info.ready, info.locked) == (23 - await beside.recovery.count(), 0)
+    await beside.recovery.ingest()
+    await is_read_once(beside)
+
+
+async def test_what_cannot_be_read_among_unlocked_messages_is_set_aside(beside):
+    await beside.broker.send("error", Message(b"?"))
+    await beside.recovery.ingest()
+    await is_read_once(beside)
+    assert len(await beside.raw_ledger.aside()) == 1
+
+
+async def test_messages_whose_journeys_are_noted_are_locked(beside):
+    await beside.broker.update("error", journey="all")
+    await beside.recovery.ingest()
+    await is_read_once(beside)
+    assert beside.calls["ledger.record_unlocked"] == 0
+
+
+async def test_expired_messages_are_not_read(beside):
+    beside.at("ledger.record_unlocked", lambda *_: beside.clock.advance(100))
+    await beside.broker.send_many("error", [replace(beside.site.failed_message(), ttl=50) for _ in range(7)])
+    await beside.recovery.ingest()
+    await is_read_once(beside)
 
 
 def raise_once(*_values):

@@ -242,9 +242,15 @@ class Browsing(Protocol):
     """Messages that can be looked at without being received."""
 
     async def peek(
-        self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
+        self,
+        queue: str,
+        limit: int,
+        *,
+        start: int = 0,
+        states: Sequence[State] | None = None,
+        max_bytes: int | None = None,
     ) -> list[Received]:
-        """Look at messages in order of their sequence numbers, from ``start`` on, without touching them."""
+        """Look at messages in order of their numbers, from ``start`` on; at least one, if ``max_bytes`` are few."""
         ...
 
 

@@ -209,10 +209,19 @@ class _RetryingChoosing(RetryingEngine):
 
 class _RetryingBrowsing(RetryingEngine):
     async def peek(
-        self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
+        self,
+        queue: str,
+        limit: int,
+        *,
+        start: int = 0,
+        states: Sequence[State] | None = None,
+        max_bytes: int | None = None,
     ) -> list[Received]:
         """Look at messages."""
-        return await self._again("peek", self._inner.peek, queue, limit, start=start, states=states)
+        how: dict[str, Any] = {"start": start, "states": states}
+        if max_bytes is not None:
+            how["max_bytes"] = max_bytes
+        return await self._again("peek", self._inner.peek, queue, limit, **how)
 
 
 class _RetryingTopics(RetryingEngine):

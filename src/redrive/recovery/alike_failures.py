@@ -8,6 +8,7 @@ and are kept. Messages of other frameworks, and whatever is unusual, are read on
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import itemgetter
@@ -26,6 +27,7 @@ from redrive.recovery.failure_formats import (
     stored_text,
 )
 from redrive.recovery.failure_headers import header_names
+from redrive.recovery.fingerprint import Group, exception_group, without_message
 from redrive.recovery.header_values import as_instant
 
 _DIFFERENT = frozenset({FAILED_AT, FAILED_EXCEPTION_MESSAGE, FAILED_STACK_TRACE})
@@ -39,7 +41,8 @@ class _TooLong(Exception):
     """There is more in these headers than a worker writes."""
 
 
-class _Form(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Form:
     """The headers of messages that a worker moved to an error queue.
 
     Attributes:
@@ -55,7 +58,40 @@ class _Form(NamedTuple):
     values: Callable[[Any], tuple[HeaderValue, ...]]
 
 
-def read_arrived(received: Received, *, queue: str | None = None, key: str | None = None) -> tuple[Failure, Message]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Alike:
+    """What failures share that differ in nothing but when they were, what the exception said, and their messages.
+
+    There is one of it for all of them for a while, so that others can keep what they make of it.
+
+    Attributes:
+        failure: a failure with everything they share.
+        names: the names of the headers about their failures, in the order that they have in a message.
+        trace: their trace up to what the exception said.
+        groups: the group of their exception.
+    """
+
+    failure: Failure
+    names: tuple[str, ...]
+    trace: str
+    groups: tuple[Group, ...]
+
+
+class Arrived(NamedTuple):
+    """A failed message that was read.
+
+    Attributes:
+        failure: what it says about its failure.
+        message: the message without that.
+        alike: what it shares with others; None: it was read by itself.
+    """
+
+    failure: Failure
+    message: Message
+    alike: Alike | None
+
+
+def read_arrived(received: Received, *, queue: str | None = None, key: str | None = None) -> Arrived:
     """Return what a failed message says about its failure, and the message without that.
 
     Args:
@@ -73,28 +109,64 @@ def read_arrived(received: Received, *, queue: str | None = None, key: str | Non
         at, text, trace = headers[FAILED_AT], headers[FAILED_EXCEPTION_MESSAGE], headers[FAILED_STACK_TRACE]
         if isinstance(at, str) and isinstance(text, str) and isinstance(trace, str):
             with suppress(_TooLong):
-                failure = _quickly(received, queue, form)
+                shared = _shared(
+                    received.queue,
+                    queue,
+                    message.subject,
+                    received.dead_letter_info,
+                    form.shared,
+                    *form.values(headers),
+                )
+                failure = _like(shared.failure)
                 failure.message_id, failure.key, failure.operation = message.id, key, None
                 failure.failed_at = as_instant(at) or received.enqueued_at
                 failure.exception_message = stored_text(text, LONGEST_TEXT)
                 failure.stack_trace = stored_text(trace, LONGEST_TRACE)
+                failure.headers = {name: headers[name] for name in form.failure}
                 failure.__class__ = Failure
-                return failure, message.relabelled({name: headers[name] for name in form.others})
-    return read_failure(received, queue=queue, key=key), clean(message)
+                is_whole = failure.stack_trace is trace and failure.exception_message is text
+                alike = _alike(failure, form, shared) if is_whole else None
+                return Arrived(failure, message.relabelled({name: headers[name] for name in form.others}), alike)
+    return Arrived(read_failure(received, queue=queue, key=key), clean(message), None)
 
 
-def _quickly(received: Received, queue: str | None, form: _Form) -> Any:  # noqa: ANN401 - a failure to be filled
+def _like(shared: Failure) -> Any:  # noqa: ANN401 - a failure to be filled
     """Return a failure with everything that others share."""
-    headers, failure = received.message.headers, _OpenFailure()
-    alike = _shared(
-        received.queue, queue, received.message.subject, received.dead_letter_info, form.shared, *form.values(headers)
+    failure = _OpenFailure()
+    failure.queue, failure.message_type, failure.exception_type = (
+        shared.queue,
+        shared.message_type,
+        shared.exception_type,
     )
-    failure.queue, failure.message_type, failure.exception_type = alike.queue, alike.message_type, alike.exception_type
-    failure.source, failure.reason, failure.description = alike.source, alike.reason, alike.description
-    failure.host, failure.worker, failure.tries = alike.host, alike.worker, alike.tries
-    failure.vocabulary = alike.vocabulary
-    failure.headers = {name: headers[name] for name in form.failure}
+    failure.source, failure.reason, failure.description = shared.source, shared.reason, shared.description
+    failure.host, failure.worker, failure.tries = shared.host, shared.worker, shared.tries
+    failure.vocabulary = shared.vocabulary
     return failure
+
+
+def _alike(failure: Failure, form: _Form, shared: "_Shared") -> Alike | None:
+    """Return what a failure shares with others; None if its trace does not end with what the exception said."""
+    said = failure.exception_message
+    bare = failure.stack_trace.rstrip("\n")
+    if not said or "\n" in said or not bare.endswith(said):
+        return None
+    return _alike_with(shared, form, bare[: -len(said)])
+
+
+@lru_cache(maxsize=500)
+def _alike_with(shared: "_Shared", form: _Form, trace: str) -> Alike | None:
+    compared = without_message(trace)
+    if compared == trace:
+        return None  # what the exception said may count
+    failure = shared.failure
+    return Alike(failure, form.failure, trace, (exception_group(failure.exception_type, compared, failure.reason),))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shared:
+    """What the headers of failures share, compared by identity: to compare all its fields takes a while."""
+
+    failure: Failure
 
 
 @lru_cache(maxsize=1_000)
@@ -116,7 +188,7 @@ def _shared(
     dead: DeadLetterInfo | None,
     names: tuple[str, ...],
     *values: HeaderValue,
-) -> Failure:
+) -> "_Shared":
     """Return the failure of all messages that have these values, without what is different in each."""
     if sum(len(value) for value in values if isinstance(value, str)) > _MOST_SHARED:
         raise _TooLong  # which is not kept
@@ -130,4 +202,4 @@ def _shared(
         delivery_count=1,
         dead_letter_info=dead,
     )
-    return read_failure(received, queue=queue, key=FAILED)
+    return _Shared(read_failure(received, queue=queue, key=FAILED))

@@ -2,11 +2,12 @@
 """What is read from queues on its way into the ledger: failures, confirmations, what cannot be read. Pure: no I/O."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
 from redrive.broker import Message, Received
+from redrive.recovery.alike_failures import Alike
 from redrive.recovery.failure_formats import Failure
 from redrive.recovery.fingerprint import Group
 from redrive.recovery.tags import Tag
@@ -23,6 +24,7 @@ class Arrival:
         source: the queue it was found in.
         groups: the groups it belongs to, the exception's group first.
         tag: what its tag says, if the tag is valid.
+        alike: what it shares with many others, so that this is made once for all of them; None: nothing.
     """
 
     id: str
@@ -31,6 +33,7 @@ class Arrival:
     source: str
     groups: Sequence[Group]
     tag: Tag | None = None
+    alike: Alike | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

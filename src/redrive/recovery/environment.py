@@ -19,6 +19,7 @@ class Tools:
         new_id: makes names for processes, and for attempts at staging.
         chance: where random numbers come from.
         report: takes events.
+        is_reported: says whether anything gets events of a kind.
     """
 
     broker: Broker
@@ -26,6 +27,7 @@ class Tools:
     new_id: Callable[[], str]
     chance: Callable[[], float]
     report: Callable[[Event], None]
+    is_reported: Callable[[type[Event]], bool]
 
 
 class Stopping(Exception):

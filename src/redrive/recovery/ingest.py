@@ -5,30 +5,28 @@ A page of messages is locked; then it is recorded and completed, in one transact
 otherwise in this order. If the process stops in between, the same messages are delivered again, and recording them
 again changes nothing. A message that was delivered before, and neither completed nor given back, may have killed its
 reader: it is read alone, and set aside if that happens again.
+
+If there are many, and the ledger is with the queues, the following pages are not locked: they are looked at, and taken
+out in the transaction that records them. That is noted before it begins. If the process dies, the note stays, and the
+next one locks all that is there, so that deliveries are counted.
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from redrive.broker import Abandon, Complete, DeadLetter, Effect, Message, Received, Send, dead_letter_queue
-from redrive.broker.headers import (
-    RECOVERY_DIGEST,
-    RECOVERY_HANDLED_AT,
-    RECOVERY_MESSAGE,
-    RECOVERY_QUEUE,
-    RECOVERY_TAG,
-)
-from redrive.broker.port import unsealed
+from redrive.broker.headers import RECOVERY_TAG
+from redrive.broker.port import Browsing, State, unsealed
 from redrive.broker.rules import CONFIRMATIONS, digest_of, source_queue
 from redrive.errors import LockLost, QueueNotFound, RedriveError
-from redrive.recovery.alike_failures import read_arrived
-from redrive.recovery.arrivals import Arrival, Confirmation, Heard, Recorded, SetAside
+from redrive.recovery.alike_failures import Alike, read_arrived
+from redrive.recovery.arrivals import Arrival, Heard, Recorded, SetAside
+from redrive.recovery.confirmations import read_confirmation
 from redrive.recovery.environment import Tools
 from redrive.recovery.events import MessageFailed, MessageRecovered, MessageSetAside
 from redrive.recovery.failure_formats import Failure, Unreadable
@@ -43,6 +41,8 @@ Classifier: TypeAlias = Callable[[Failure, Message], str | None]
 
 _PAGE = 500
 _PAGES_AT_ONCE = 3
+_MOST_UNLOCKED = 200
+"""How many pages are read without locks before what was left is looked at."""
 _AT_A_TIME = 50
 """How many messages are read before other tasks get a turn."""
 
@@ -70,6 +70,21 @@ def with_dead_letters(sources: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(queue for source in sources for queue in (source, dead_letter_queue(source))))
 
 
+@dataclass(slots=True)
+class _Unlocked:
+    """How far a queue has been read without locks.
+
+    Attributes:
+        start: the number from which messages have not been looked at.
+        pages: how many pages may still be looked at.
+        looking: one at a time is.
+    """
+
+    start: int = 0
+    pages: int = _MOST_UNLOCKED
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class Ingester:
     """Reads failures.
 
@@ -91,33 +106,102 @@ class Ingester:
         self._broker = tools.broker
         self._engine = tools.broker.engine
         self._ledger = tools.ledger
-        self._report = tools.report
+        self._report, self._is_reported = tools.report, tools.is_reported
         self._classifiers = classifiers
         self._events_queue = events_queue
         self._error_queues = frozenset(error_queues)
         self._is_exact = self._engine.capabilities.is_transactional
+        self._browsing = cast("Browsing", self._engine)  # a database is, and nothing else is read without locks
         self._reading, self._storing = asyncio.Lock(), asyncio.Lock()  # one page at a time is read, and one stored
 
     async def take_all(self, queue: str) -> int:
-        """Read all failures that are in a queue now; return how many messages there were.
+        """Read all failures that are in a queue now; return how many messages there were."""
+        found = 0
+        while taken := await self.take_many(queue):
+            found += taken
+        return found
 
-        If there are many, one page is locked and another is read while a third is stored.
-        """
+    async def take_many(self, queue: str) -> int:
+        """Read one page of failures or, if there are more, many, several at a time; return how many messages."""
         taken = await self.take(queue)
         if taken < _PAGE:
-            return taken + (await self._take_on(queue) if taken else 0)
-        all_ = await asyncio.gather(*[self._take_on(queue) for _ in range(_PAGES_AT_ONCE)], return_exceptions=True)
-        for each in all_:
+            return taken
+        if not await self._may_leave_unlocked(queue):
+            return taken + await self._at_once(lambda: self._take_on(queue))
+        unlocked = _Unlocked() if await self._ledger.begin_reading(queue) else None  # who noted it died, or reads it
+        try:
+            taken += await self._at_once(lambda: self._take_on(queue, unlocked))
+        except (RedriveError, asyncio.CancelledError):  # another error may be the fault of a message
+            if unlocked is not None:
+                await self._ledger.end_reading(queue)
+            raise
+        await self._ledger.end_reading(queue)
+        return taken
+
+    async def _may_leave_unlocked(self, queue: str) -> bool:
+        """Say whether messages can be read without locks: in one transaction, and without a note of each delivery."""
+        if not self._takes_at_once or self._is_apart(queue):
+            return False
+        return not (await self._engine.inspect(queue))[0].settings.follows
+
+    @property
+    def _takes_at_once(self) -> bool:
+        """Whether messages can be recorded and taken out of their queue in one transaction."""
+        return self._ledger.is_with_queues and self._is_exact and self._events_queue is None
+
+    async def _at_once(self, take: Callable[[], Coroutine[Any, Any, int]]) -> int:
+        """Read several pages at once; return how many messages there were."""
+        taken = 0
+        for each in await asyncio.gather(*[take() for _ in range(_PAGES_AT_ONCE)], return_exceptions=True):
             if isinstance(each, BaseException):  # the others have come to their ends
                 raise each
             taken += each
         return taken
 
-    async def _take_on(self, queue: str) -> int:
+    async def _take_on(self, queue: str, unlocked: "_Unlocked | None" = None) -> int:
+        if unlocked is not None:
+            return await self._take_unlocked(queue, unlocked)
         found = 0
         while taken := await self.take(queue):
             found += taken
         return found
+
+    async def _take_unlocked(self, queue: str, unlocked: "_Unlocked") -> int:
+        """Read pages of failures without locks, together with others; return how many messages there were.
+
+        Whatever is unusual is left where it is, to be locked: messages that were delivered before or cannot be read,
+        and pages of which somebody else has taken a message.
+        """
+        found = 0
+        while page := await self._next_unlocked(queue, unlocked):
+            fresh = [each for each in page if not each.delivery_count]
+            async with self._reading:
+                arrivals, asides = await self._read(fresh, None)
+            if not arrivals:
+                continue
+            strange = {each.received.sequence for each in asides}
+            sequences = [each.sequence for each in fresh if each.sequence not in strange]
+            try:
+                async with self._storing:
+                    recorded = await self._ledger.record_unlocked(arrivals, queue=queue, sequences=sequences)
+            except LockLost:
+                unlocked.pages = 0  # somebody else reads here, too
+                continue
+            if self._is_reported(MessageFailed):
+                self._reported(arrivals, recorded, ())
+            found += len(sequences)
+        return found
+
+    async def _next_unlocked(self, queue: str, unlocked: "_Unlocked") -> Sequence[Received]:
+        """Look at the next page of messages; an empty one if there is none, or if there were enough."""
+        async with unlocked.looking:
+            if not unlocked.pages:
+                return ()
+            start, ready = unlocked.start, [State.READY]
+            page = await self._browsing.peek(queue, _PAGE, start=start, states=ready, max_bytes=PAGE_BYTES)
+            unlocked.pages = unlocked.pages - 1 if page else 0
+            unlocked.start = page[-1].sequence + 1 if page else 0
+            return page
 
     async def take(self, queue: str) -> int:
         """Read one page of failures from a queue; return how many messages there were."""
@@ -142,7 +226,7 @@ class Ingester:
     async def _take_in(self, page: Sequence[Received]) -> None:
         """Record and complete messages."""
         locks = [Complete(each.lock) for each in page if each.lock is not None]
-        if self._ledger.is_with_queues and self._is_exact and self._events_queue is None:
+        if self._takes_at_once:
             with suppress(LockLost):  # it took too long, or some of them are gone: what is left is delivered again
                 await self.record(page, completing=locks)
                 return
@@ -222,7 +306,7 @@ class Ingester:
             if received.delivery_count > most:
                 raise Unreadable(_DEADLY.format(times=received.delivery_count - 1))
         exact = exact_key(received) if self._is_exact else None
-        failure, message = read_arrived(self._undead(received), queue=queue, key=exact)
+        failure, message, alike = read_arrived(self._undead(received), queue=queue, key=exact)
         digest, tag = digest_of(message.body), None
         if (sealed := received.message.headers.get(RECOVERY_TAG)) is not None:
             tag = read_tag(sealed, sealed_with, queue=failure.queue, message_id=received.id, digest=digest)
@@ -232,7 +316,8 @@ class Ingester:
         arrival = _OpenArrival()
         arrival.id = failure_id(failure, message, digest)
         arrival.failure, arrival.message, arrival.source, arrival.tag = failure, message, received.queue, tag
-        arrival.groups = self._groups(failure, message)
+        arrival.groups = self._groups(failure, message, alike)
+        arrival.alike = alike
         arrival.__class__ = Arrival
         return arrival  # type: ignore[no-any-return]  # now it is one
 
@@ -242,7 +327,9 @@ class Ingester:
             return received
         return replace(received, queue=source_queue(received.queue), dead_letter_info=None)
 
-    def _groups(self, failure: Failure, message: Message) -> list[Group]:
+    def _groups(self, failure: Failure, message: Message, alike: Alike | None) -> Sequence[Group]:
+        if alike is not None and not self._classifiers:
+            return alike.groups  # the same for thousands
         groups = [_exception_group(failure.exception_type, without_message(failure.stack_trace), failure.reason)]
         for name, classify in self._classifiers.items():
             try:
@@ -274,7 +361,7 @@ class Ingester:
 
     async def _confirm(self, page: Sequence[Received]) -> list[Event]:
         key = await self._ledger.key()
-        confirmations = [each for each in (_confirmation(received, key) for received in page) if each is not None]
+        confirmations = [each for each in (read_confirmation(received, key) for received in page) if each is not None]
         heard = await self._ledger.confirm(confirmations)
         events = [
             (MessageRecovered(each.id, each.operation), each) for each in heard if each.heard is not Heard.UNKNOWN
@@ -304,29 +391,6 @@ def _failed(arrival: Arrival, id_: str) -> MessageFailed:
     return MessageFailed(
         id_, failure.message_id, failure.queue, failure.exception_type, arrival.groups[0].id, failure.operation
     )
-
-
-def _confirmation(received: Received, key: bytes) -> Confirmation | None:
-    headers = received.headers
-    queue, message_id, digest = (headers.get(name) for name in (RECOVERY_QUEUE, RECOVERY_MESSAGE, RECOVERY_DIGEST))
-    if not isinstance(queue, str) or not isinstance(message_id, str) or not isinstance(digest, str):
-        return None
-    tag = read_tag(headers.get(RECOVERY_TAG), key, queue=queue, message_id=message_id, digest=digest)
-    if tag is None:
-        return None
-    return Confirmation(
-        failure=tag.failure,
-        operation=tag.operation,
-        at=_instant(headers.get(RECOVERY_HANDLED_AT)) or received.enqueued_at,
-    )
-
-
-def _instant(text: object) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(str(text))
-        return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _as_message(event: Event) -> Message:

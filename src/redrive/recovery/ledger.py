@@ -55,6 +55,34 @@ class FailureStore(Protocol):
         """
         ...
 
+    async def record_unlocked(
+        self, arrivals: Sequence[Arrival], *, queue: str, sequences: Sequence[int]
+    ) -> list[Recorded]:
+        """Record failures of messages that nobody has locked, and take these out of their queue, in one transaction.
+
+        Only if the ledger is with the queues.
+
+        Args:
+            arrivals: the failures.
+            queue: the queue that they were found in.
+            sequences: the numbers of their messages there.
+
+        Raises:
+            LockLost: one of those messages is gone, or was delivered to somebody; nothing was done.
+        """
+        ...
+
+    async def begin_reading(self, queue: str) -> bool:
+        """Note that a process reads a queue without locks; False if that is noted already.
+
+        Such a note stays when its process dies: then one of the messages may be the cause.
+        """
+        ...
+
+    async def end_reading(self, queue: str) -> None:
+        """Remove the note that a process reads a queue without locks."""
+        ...
+
     async def confirm(self, confirmations: Sequence[Confirmation]) -> list[Confirmed]:
         """Note that recovered messages were handled; say for each what that changed."""
         ...

@@ -7,7 +7,8 @@ recorded yet is new. Its tag says which copy failed, and the outcome of that cop
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from redrive.broker.port import unsealed
 from redrive.recovery.arrivals import Arrival
@@ -76,6 +77,10 @@ class Folded:
 
 
 _OpenRecord, _OpenFolded = unsealed(Record), unsealed(Folded)
+_NO_KEYS: Final[frozenset[str]] = frozenset()
+_NOTHING_YET: Final[Mapping[int, Any]] = MappingProxyType({})
+"""One for all: to make one for each of thousands takes a while, and to look for those that are garbage another."""
+
 NOTHING: Final = Folded(record=Record(), is_new=())
 """Of a message that has not failed before."""
 
@@ -136,10 +141,10 @@ def _first(arrival: Arrival) -> Folded:
     record, folded = _OpenRecord(), _OpenFolded()
     record.status, record.attempts, record.key = FIRST_STATUS[FailureEvent.FAIL_FIRST], 1, arrival.failure.key
     record.first_failed_at = record.failed_at = arrival.failure.failed_at.timestamp()
-    record.keys, record.claim, record.outcomes = frozenset(), None, {}
+    record.keys, record.claim, record.outcomes = _NO_KEYS, None, _NOTHING_YET
     record.__class__ = Record
     folded.record, folded.is_new, folded.last, folded.untagged = record, (True,), arrival, arrival
-    folded.earlier, folded.failed_again = (), {}
+    folded.earlier, folded.failed_again = (), _NOTHING_YET
     folded.__class__ = Folded
     return folded  # type: ignore[no-any-return]  # now it is one
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The door for engines: all that a ledger is made of, beside the protocols in ``ledger.py``. Pure: no I/O, no clock."""
 
+from redrive.recovery.alike_failures import Alike
 from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Heard, Recorded, SetAside
 from redrive.recovery.dry_run import DryRun, StillFailing
 from redrive.recovery.failure_formats import FIELD_HEADERS, Failure
@@ -78,6 +79,7 @@ __all__ = [
     "PARTS",
     "SETTLED",
     "START",
+    "Alike",
     "Arrival",
     "AuditEntry",
     "Batch",

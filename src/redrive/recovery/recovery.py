@@ -34,7 +34,7 @@ from redrive.recovery.settings import RecoveryRequest, RequestedBy, check_known
 from redrive.recovery.states import OperationEvent, OperationState, Status
 from redrive.recovery.transform import Transform
 from redrive.recovery.transformer import Transformer
-from redrive.telemetry import Event, report
+from redrive.telemetry import Event, is_reported, report
 
 T = TypeVar("T")
 
@@ -75,7 +75,14 @@ class Recovery(Bookkeeper):
         settings = settings or ServiceSettings()
         super().__init__(broker, ledger, settings.transforms, queues_by_route)
         self._report: Callable[[Event], None] = partial(report, on_event=on_event)
-        tools = Tools(broker=broker, ledger=ledger, new_id=new_id, chance=chance, report=self._report)
+        tools = Tools(
+            broker=broker,
+            ledger=ledger,
+            new_id=new_id,
+            chance=chance,
+            report=self._report,
+            is_reported=partial(is_reported, on_event=on_event),
+        )
         self._event_queues = () if events_queue is None else (events_queue,)
         read = with_dead_letters(sources)
         self._ingester = Ingester(

@@ -188,7 +188,7 @@ class Service:
 
     async def _taken(self, queue: str) -> bool:
         try:
-            taken = await self._ingester.take(queue)
+            taken = await self._ingester.take_many(queue)
         except QueueNotFound:
             taken = 0  # the queue is not declared yet, or was deleted
         if taken:

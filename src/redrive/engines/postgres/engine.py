@@ -319,7 +319,9 @@ class PostgresEngine(HistoryVerbs):
             most = stored.fitting([row[0] for row in rows], most, max_bytes)
 
         def ask() -> Coroutine[Any, Any, list[Received]]:
-            return self._groups.submit(LockRequest(queue, most, self._give_back, delete=delete))
+            # a stage that stores a task makes room for the next one: both are one transaction, as completions are
+            groups = self._script_groups if self._script_groups.is_waited_for else self._groups
+            return groups.submit(LockRequest(queue, most, self._give_back, delete=delete))
 
         return await self._found(ask, lambda: self._is_there(queue))
 
@@ -408,14 +410,24 @@ class PostgresEngine(HistoryVerbs):
         await self._alone(lambda store: store.release_session(session, delay, token))
 
     async def peek(
-        self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
+        self,
+        queue: str,
+        limit: int,
+        *,
+        start: int = 0,
+        states: Sequence[State] | None = None,
+        max_bytes: int | None = None,
     ) -> list[Received]:
         """Look at messages in order of their numbers."""
         check_findable(queue)
         chosen = list(State) if states is None else list(states)
         rows: list[Row] = []
         if chosen:
-            rows = await self._database.read(_peek(chosen), queue, stored.nearest(start), stored.bounded(limit))
+            given = [queue, stored.nearest(start), stored.bounded(limit)]
+            if max_bytes is None:
+                rows = await self._database.read(_peek(chosen), *given)
+            else:
+                rows = await self._database.read(_FITTING.format(_peek(chosen)), *given, max_bytes)
         if not rows:
             found = await queues_of(self._database.read, "q.name = $1", queue)
             if not found:
@@ -627,6 +639,14 @@ def _peek(states: Sequence[State]) -> str:
         for state in states
     ]
     return f"SELECT * FROM ({' UNION ALL '.join(parts)}) f ORDER BY f.sequence LIMIT $3"
+
+
+_FITTING = """
+SELECT * FROM (SELECT p.*, row_number() OVER of_all AS place,
+    sum(octet_length(p.body) + coalesce(octet_length(p.properties), 0)) OVER of_all AS bytes
+    FROM ({}) AS p WINDOW of_all AS (ORDER BY p.sequence ROWS UNBOUNDED PRECEDING)) AS f
+WHERE f.place = 1 OR f.bytes <= $4 ORDER BY f.sequence
+"""
 
 
 def _info(row: Row) -> QueueInfo:

@@ -57,6 +57,11 @@ class Lane(Generic[A]):
         self._pending: list[A] = []
         self._working: asyncio.Task[None] | None = None
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a request waits for the next group to begin."""
+        return bool(self._pending)
+
     async def submit(self, ask: Request[T]) -> T:
         """Run a request with the next group; return its result."""
         self._pending.append(ask)  # type: ignore[arg-type]  # A is the kind that run takes

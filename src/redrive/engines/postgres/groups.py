@@ -95,6 +95,11 @@ class Groups:
         self.database.check_loop()
         return self._lane.submit(ask)
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a request waits for the next group to begin."""
+        return self._lane.is_waited_for
+
     async def finish(self) -> None:
         """Wait until everything that was submitted is done."""
         await self._lane.close()

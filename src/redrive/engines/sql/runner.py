@@ -38,7 +38,7 @@ from redrive.engines.sql.script import (
 
 T = TypeVar("T")
 _AT_ONCE: Final = (32, 16, 8, 4, 2, 1)
-_INSERTED_AT_ONCE: Final = (256, *_AT_ONCE)
+_INSERTED_AT_ONCE: Final = (500, 250, 125, *_AT_ONCE)
 """Of so many rows SQLite gets one statement: each takes a while to begin, and another thread may run in between.
 
 With triggers, SQLite also copies every page that a statement changes, once for each statement.
@@ -318,8 +318,11 @@ def parts_inserting(tables: Iterable[TableColumns], prefix: str, first: int) -> 
 @lru_cache(maxsize=500)
 def _sqlite_insert(table: TableColumns, prefix: str, many: int) -> str:
     named = table.expressions
-    text = f"INSERT INTO @.{table.table} ({', '.join(named)}) VALUES ({', '.join(named.values())})"
-    return sqlite_values(text, _names(table), prefix, many)
+    text = f"INSERT INTO @.{table.table} ({', '.join(named)}) VALUES "
+    if not table.filled:  # without numbers: SQLite compares each with all others, and there are thousands
+        row = f"({', '.join('?' * len(named))})"
+        return text.replace("@.", prefix) + ", ".join([row] * many)
+    return sqlite_values(f"{text}({', '.join(named.values())})", _names(table), prefix, many)
 
 
 @lru_cache(maxsize=200)

@@ -42,7 +42,7 @@ from redrive.engines.history_upkeep import HistoryUpkeep, HistoryVerbs
 from redrive.engines.sql.dialects import HEADER_FUNCTION
 from redrive.engines.sql.runner import run_sqlite
 from redrive.engines.sql.script import Script, Together
-from redrive.engines.sqlite import errors, rows
+from redrive.engines.sqlite import browsing, errors
 from redrive.engines.sqlite.file_identity import DatabaseFile
 from redrive.engines.sqlite.group_commit import Writer
 from redrive.engines.sqlite.requests import (
@@ -58,12 +58,10 @@ from redrive.engines.sqlite.requests import (
 from redrive.engines.sqlite.schema import migrate
 from redrive.engines.sqlite.slow_readers import SlowReaders
 from redrive.engines.sqlite.store import Store
-from redrive.engines.stored import Row, topics_of
 from redrive.errors import (
     EngineUnavailable,
     InvalidSetting,
     MessageNotFound,
-    NotAQueue,
     QueueNotFound,
     TopicNotFound,
     UsageError,
@@ -243,9 +241,9 @@ class SqliteEngine(HistoryVerbs):
 
     async def topics(self, name: str | None = None) -> list[TopicInfo]:
         """Describe topics."""
-        found = await self._read(lambda reader: _topics(reader, name))
+        found = await self._read(lambda reader: browsing.topics(reader, name))
         if name is not None and not found:
-            is_queue = await self._read(lambda reader: _queue_id(reader, name) is not None)
+            is_queue = await self._read(lambda reader: browsing.queue_id(reader, name) is not None)
             raise TopicNotFound(name, is_queue=is_queue)
         return found
 
@@ -337,14 +335,20 @@ class SqliteEngine(HistoryVerbs):
         await self._hints.wait(queue, min(seconds, store.queues.longest_wait_s(queue)))
 
     async def peek(
-        self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
+        self,
+        queue: str,
+        limit: int,
+        *,
+        start: int = 0,
+        states: Sequence[State] | None = None,
+        max_bytes: int | None = None,
     ) -> list[Received]:
         """Look at messages in order of their numbers."""
         chosen = tuple(State) if states is None else tuple(states)
         wanted, first = stored.bounded(limit), stored.nearest(start)
         if not rules.is_queue_name(queue):
             raise self._missing(queue)
-        found = await self._read(lambda reader: _peek(reader, queue, wanted, first, chosen))
+        found = await self._read(lambda reader: browsing.peek(reader, queue, wanted, (first, chosen), max_bytes))
         if found is None:
             raise self._missing(queue)
         return found
@@ -353,7 +357,7 @@ class SqliteEngine(HistoryVerbs):
         """Describe queues."""
         if name is not None and not rules.is_queue_name(name):
             raise self._missing(name)
-        found = await self._read(lambda reader: _inspect(reader, name))
+        found = await self._read(lambda reader: browsing.inspect(reader, name))
         if name is not None and not found:
             raise self._missing(name)
         return found
@@ -627,74 +631,4 @@ def _upkeep(store: Store, now: float, limit: int, waited_for: Sequence[str]) -> 
         over_delivered=over_delivered,
         queues_deleted=store.delete_idle_queues(now),
         is_finished=released < limit and expired < limit,
-    )
-
-
-def _peek(
-    reader: sqlite3.Connection, queue: str, limit: int, start: int, states: Sequence[State]
-) -> list[Received] | None:
-    queue_id = _queue_id(reader, queue)
-    if queue_id is None:
-        return None
-    if topics := _topics(reader, queue):
-        raise NotAQueue(queue, tuple(each.queue for each in topics[0].subscriptions))
-    found: list[Row] = []
-    for state in states:  # the index is in order within a state
-        where = "m.queue = ? AND m.state = ? AND m.sequence >= ? ORDER BY m.sequence LIMIT ?"
-        read = f"SELECT {rows.COLUMNS} FROM redrive_messages m WHERE {where}"
-        found += reader.execute(read, (queue_id, state, start, limit)).fetchall()
-    found.sort(key=lambda row: row[0])
-    return [rows.seen(row, queue) for row in found[:limit]]
-
-
-def _queue_id(reader: sqlite3.Connection, name: str) -> int | None:
-    found = reader.execute("SELECT id FROM redrive_queues WHERE name = ?", (name,)).fetchone()
-    return None if found is None else found[0]
-
-
-def _inspect(reader: sqlite3.Connection, name: str | None) -> list[QueueInfo]:
-    # by their names, of which there is an index: a store may have thousands of queues
-    where, values = ("q.source IS NULL ORDER BY q.name", ()) if name is None else ("q.name = ?", (name,))
-    found = reader.execute(
-        "SELECT q.id, q.name, q.settings, q.created_at, q.used_at, q.topic IS NOT NULL, d.id"
-        f" FROM redrive_queues q LEFT JOIN redrive_queues d ON d.name = q.name || '{rules.DEAD_LETTER_SUFFIX}'"
-        f" WHERE {where}",
-        values,
-    ).fetchall()
-    return [_info(reader, row) for row in found]
-
-
-def _topics(reader: sqlite3.Connection, name: str | None) -> list[TopicInfo]:
-    found = reader.execute(
-        "SELECT t.name, t.topic, t.unmatched, t.created_at, s.name, s.rule FROM redrive_queues t"
-        " LEFT JOIN redrive_queues s ON s.subscribes = t.id"
-        " WHERE t.topic IS NOT NULL AND (?1 IS NULL OR t.name = ?1) ORDER BY t.name, s.name",
-        (name,),
-    ).fetchall()
-    return topics_of(found)
-
-
-def _info(reader: sqlite3.Connection, row: Row) -> QueueInfo:
-    queue_id, name, settings, created_at, used_at, is_topic, dead_id = row
-    counted = reader.execute(
-        "SELECT state, count(*), max(sequence) FROM redrive_messages WHERE queue = ? GROUP BY state", (queue_id,)
-    ).fetchall()
-    counts = {state: count for state, count, _ in counted}
-    dead = reader.execute("SELECT count(*) FROM redrive_messages WHERE queue = ?", (dead_id,)).fetchone()[0]
-    oldest = reader.execute(
-        "SELECT enqueued_at FROM redrive_messages WHERE queue = ? AND state = 0 ORDER BY sequence LIMIT 1", (queue_id,)
-    ).fetchone()
-    return QueueInfo(
-        name=name,
-        settings=QueueSettings.from_json(settings),
-        ready=counts.get(State.READY, 0),
-        scheduled=counts.get(State.SCHEDULED, 0),
-        locked=counts.get(State.LOCKED, 0) + counts.get(State.DEFERRED_LOCKED, 0),
-        deferred=counts.get(State.DEFERRED, 0),
-        dead=dead,
-        last_sequence=max((last for _, _, last in counted), default=0),
-        oldest_at=utc(oldest[0]) if oldest else None,
-        created_at=utc(created_at),
-        used_at=utc(used_at),
-        is_topic=bool(is_topic),
     )

@@ -19,7 +19,7 @@ COLUMNS = (
 """What is read of a message; ``EXPIRES`` and ``DELIVERY_COUNT`` say where in a row these are."""
 
 EXPIRES, DELIVERY_COUNT = 2, 9
-_STATE, _DUE = 7, 8
+_PROPERTIES, _BODY, _STATE, _DUE = 4, 6, 7, 8
 
 SMALL_BODY_BYTES = 1_024
 """Up to this size a body is in its message's row: writing it anew with each lock costs less than a row of its own."""
@@ -39,6 +39,20 @@ def locked(found: Iterable[Row], queue: str, state: State, token: int, until: fl
 def taken(found: Iterable[Row], queue: str) -> list[Received]:
     """Return messages that have just been taken out, from rows of ``COLUMNS`` as they were before."""
     return [received(row[:_STATE], queue, State.READY, row[DELIVERY_COUNT] + 1) for row in found]
+
+
+def fitting(found: Iterable[Row], max_bytes: int | None) -> list[Row]:
+    """Return the first of some rows of ``COLUMNS``, no more than fit into some bytes, but one at least."""
+    if max_bytes is None:
+        return list(found)
+    fit: list[Row] = []
+    size = 0
+    for row in found:
+        size += len(row[_BODY]) + len(row[_PROPERTIES] or "")
+        if fit and size > max_bytes:
+            break
+        fit.append(row)
+    return fit
 
 
 def seen(row: Row, queue: str) -> Received:

@@ -14,7 +14,8 @@ from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from redrive.recovery.port import FIELD_HEADERS, Failure
+from redrive.broker.headers import FAILED_AT
+from redrive.recovery.port import FIELD_HEADERS, Alike, Failure
 
 _FIELDS = (
     *("exception_type", "exception_message", "stack_trace", "source", "reason", "description", "queue"),
@@ -33,6 +34,9 @@ _TRACE_HEADER = FIELD_HEADERS["stack_trace"]
 _OTHERS = {field: header for field, header in FIELD_HEADERS.items() if field != "stack_trace"}
 _others_of = attrgetter(*_OTHERS)
 _OTHER_HEADERS = tuple(_OTHERS.values())
+_DIFFERENT = frozenset({FAILED_AT, FIELD_HEADERS["exception_message"]})
+"""The headers, beside the trace, that failures which are alike do not share. They are texts."""
+_ALIKE_FIELDS = {field: header for field, header in _OTHERS.items() if header not in _DIFFERENT}
 
 
 class SharedTrace(NamedTuple):
@@ -60,10 +64,54 @@ def _json_encoder() -> Callable[[object], str]:
 
 
 _as_json = _json_encoder()
+_as_text: Callable[[Any], str] = json.encoder.encode_basestring_ascii
 
 
-def trace_of(failure: Failure) -> SharedTrace | None:
-    """Return the trace of a failure as others may share it; None: it stays in the details."""
+class _Template(NamedTuple):
+    """The details of failures that are alike, up to what is different in each.
+
+    Attributes:
+        digest: that of their trace.
+        pieces: the text, without the end of the trace at its beginning, in three pieces.
+        different: the headers whose values are between these.
+    """
+
+    digest: int
+    pieces: tuple[str, str, str]
+    different: tuple[str, str]
+
+
+@lru_cache(maxsize=500)
+def _template(alike: Alike) -> _Template | None:
+    """Return how the details of failures that are alike are written; None: one by one."""
+    failure, digest = alike.failure, _digest_of(alike.trace)
+    headers: dict[str, Any] = {**dict.fromkeys(alike.names), **failure.headers}
+    alike_in_fields = [(getattr(failure, field), headers.get(name, "")) for field, name in _ALIKE_FIELDS.items()]
+    if digest is None or len(alike.trace) <= _LONG or failure.vocabulary != _WORKERS:
+        return None
+    if any(value != said for value, said in alike_in_fields):
+        return None
+    different = [name for name in alike.names if name in _DIFFERENT]
+    if len(different) != len(_DIFFERENT):
+        return None
+    whole = _as_json({**_known_of(failure), "headers": headers})
+    pieces: list[str] = []
+    for name in different:
+        before, _, whole = whole.partition(f"{_as_json(name)}: null")
+        pieces.append(f"{before}{_as_json(name)}: ")
+    return _Template(digest, (pieces[0], pieces[1], whole), (different[0], different[1]))
+
+
+def trace_of(failure: Failure, alike: Alike | None = None) -> SharedTrace | None:
+    """Return the trace of a failure as others may share it; None: it stays in the details.
+
+    Args:
+        failure: the failure.
+        alike: what it shares with others, if it is known.
+    """
+    if alike is not None and (template := _template(alike)) is not None:
+        end = len(failure.stack_trace) - len(alike.trace) - len(failure.exception_message)
+        return SharedTrace(template.digest, alike.trace, end)
     trace, said, headers = failure.stack_trace, failure.exception_message, failure.headers
     if len(trace) <= _LONG or failure.vocabulary != _WORKERS or headers.get(_TRACE_HEADER) != trace:
         return None
@@ -85,19 +133,33 @@ def _digest_of(text: str) -> int | None:
         return None
 
 
-def written(failure: Failure, trace: SharedTrace | None = None) -> str:
+def written(failure: Failure, trace: SharedTrace | None = None, alike: Alike | None = None) -> str:
     """Return the details of a failure as a text.
 
     Args:
         failure: the failure.
         trace: its trace, if that is stored for all failures that share it.
+        alike: what it shares with others, if it is known.
     """
+    if trace is not None and alike is not None and (template := _template(alike)) is not None:
+        first, second = template.different
+        a, b, c = template.pieces
+        headers = failure.headers
+        return f'{{"{_SHARED}": {trace.end}, {a[1:]}{_as_text(headers[first])}{b}{_as_text(headers[second])}{c}'
+    return _written_alone(failure, trace)
+
+
+def _known_of(failure: Failure) -> dict[str, Any]:
+    """Return what the details of a failure say beside its headers, if its trace is stored for all."""
+    known: dict[str, Any] = {"queue": failure.queue, "tries": failure.tries}
+    return {**known, "description": failure.description} if failure.description else known
+
+
+def _written_alone(failure: Failure, trace: SharedTrace | None) -> str:
     headers: dict[str, Any] = dict(failure.headers)
     if trace is not None:
         headers[_TRACE_HEADER] = None  # in its place
-        known: dict[str, Any] = {_SHARED: trace.end, "queue": failure.queue, "tries": failure.tries}
-        if failure.description:
-            known["description"] = failure.description
+        known: dict[str, Any] = {_SHARED: trace.end, **_known_of(failure)}
     else:
         known = {name: value for name, value in zip(_FIELDS, _values_of(failure), strict=True) if value}
         for field in _MAY_BE_LONG:

@@ -104,13 +104,16 @@ def record(arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
     ids = dict(zip(added, fresh, strict=True))
     edits = {id_: known.ids.get(original) for id_, original in _originals(fresh).items()}
     again = {number: _details_of(each.last, shared) for number, each in changed.items() if each.last is not None}
+    lasts = [_last(each) for each in added.values()]
     yield Inserts(
         {
             _FAILURES: [
-                (*_row_of(each, change), len(_last(each).message.body), edits.get(ids[number]), number)
-                for number, each in added.items()
+                (*_row_of(each, change), len(last.message.body), edits.get(ids[number]), number)
+                for (number, each), last in zip(added.items(), lasts, strict=True)
             ],
-            _CONTENTS: [(*_contents_of(_last(each), shared), ids[number], number) for number, each in added.items()],
+            _CONTENTS: [
+                (*_contents_of(last, shared), ids[number], number) for number, last in zip(added, lasts, strict=True)
+            ],
             TRACES: shared.rows,
         }
     )
@@ -363,7 +366,7 @@ def _details_of(arrival: Arrival, shared: SharedTraces) -> tuple[object, ...]:
     failure, trace = arrival.failure, shared.of(arrival)
     said = failure.exception_message
     searched = "\n".join([said, *[f"{name}: {value}" for name, value in arrival.message.headers.items()]])
-    details = attempt_details.written(failure, trace)
+    details = attempt_details.written(failure, trace, arrival.alike)
     return plain(said), details, None if trace is None else trace.digest, plain(searched)
 
 

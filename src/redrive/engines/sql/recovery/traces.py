@@ -31,7 +31,7 @@ class SharedTraces:
 
     def of(self, arrival: Arrival) -> SharedTrace | None:
         """Return the trace of a failure if it is stored for all; None: it stays in the details."""
-        trace = trace_of(arrival.failure)
+        trace = trace_of(arrival.failure, arrival.alike)
         if trace is None:
             return None
         group = arrival.groups[0].id
