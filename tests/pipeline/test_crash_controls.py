@@ -112,6 +112,8 @@ def no_slot_state(monkeypatch):
     monkeypatch.setattr(slots, "_end_slot", lambda *_, **__: iter(()))
 
 
+MOST_PLACES = 4
+
 CONTROLS = {
     # what is taken out, after which call a process dies, if one does, with which destinations, and what is said of it
     no_intent: ("send", "once", "delivered .* again"),
@@ -128,12 +130,18 @@ async def test_a_crash_shows_what_is_missing(control, monkeypatch):
     verb, flavour, said = CONTROLS[control]
     async with new_world(flavour) as world:
         await world.live()
-        nth = 0 if verb is None else world.processes[0].calls.index(verb) + 1
+        calls = world.processes[0].calls
     control(monkeypatch)
-    async with new_world(flavour) as world:
-        world.most_s = 60.0
-        with pytest.raises(AssertionError, match=said):
-            await lived(world, Mishap(nth, "after"))
+    places = [0] if verb is None else [nth for nth, call in enumerate(calls, 1) if call == verb]
+    for nth in places[:MOST_PLACES]:  # after the first of these calls, there may be nothing yet that could be missing
+        try:
+            async with new_world(flavour) as world:
+                world.most_s = 60.0
+                await lived(world, Mishap(nth, "after"))
+        except AssertionError as error:
+            assert re.search(said, str(error))  # noqa: PT017 - one of several places
+            return
+    pytest.fail("no crash shows it")
 
 
 async def lived(world, mishap):

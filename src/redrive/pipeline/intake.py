@@ -79,12 +79,17 @@ class PipelineIntake:
             detail["parent"] = parent
         action = NewAction(name="receive", reason="" if submission.key is None else submission.key, detail=detail)
         inside = environment.ledger.accept(task, submission.key, digest, action)
+        environment.fresh.keep(task)  # before it is stored: then it may be processed at any moment
         try:
             trace = passed_on(submission.headers)
             wake_up = Send(plan.process_queue, message_for(TaskToken(task.id), trace))
             await environment.broker.apply(wake_up, inside=inside)
         except SubmissionSeen as seen_now:
+            environment.fresh.forget(task.id)
             return SubmissionReceipt(seen_now.task, 0, is_new=False)
+        except BaseException:
+            environment.fresh.forget(task.id)
+            raise
         return SubmissionReceipt(task.id, len(bodies), is_new=True)
 
     async def _seen(self, key: str | None, digest: str) -> SubmissionReceipt | None:

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from typing import Self
 
 from redrive.broker import Broker
+from redrive.pipeline.fresh_inputs import FreshInputs
 from redrive.pipeline.intake import PipelineIntake, SubmissionReceipt
 from redrive.pipeline.items import Submission
 from redrive.pipeline.ledger import PipelineLedger
 from redrive.pipeline.pipelines import Pipelines
 from redrive.pipeline.plan import PipelineDestination, PipelinePlan
+from redrive.pipeline.records import TaskInfo
 from redrive.pipeline.stage import PipelineEnvironment
 
 MAX_DELIVERY_COUNT = 100
@@ -27,12 +29,14 @@ class OpenPipeline(Pipelines):
     Attributes:
         plan: the pipeline as it is now.
         version: its version.
+        fresh: what was submitted here a moment ago.
     """
 
     def __init__(self, broker: Broker, ledger: PipelineLedger, plan: PipelinePlan) -> None:
         super().__init__(broker, ledger)
         self.plan = plan
         self.version = 0
+        self.fresh = FreshInputs()
         self._intake: PipelineIntake | None = None
 
     async def __aenter__(self) -> Self:
@@ -88,7 +92,13 @@ class OpenPipeline(Pipelines):
             plan=self.plan,
             version=self.version,
             nudge=lambda: None,
+            fresh=self.fresh,
         )
+
+    async def cancel(self, task: str, *, actor: str = "", reason: str = "") -> TaskInfo:
+        """Let nothing more be done with a task."""
+        self.fresh.forget(task)
+        return await super().cancel(task, actor=actor, reason=reason)
 
     async def change(self, *destinations: PipelineDestination) -> int:
         """Add destinations, or change those of the same name; return the new version.

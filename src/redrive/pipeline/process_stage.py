@@ -29,7 +29,7 @@ class ProcessStage:
         if context.delivery_count > MOST_DEATHS:
             reason = f"{context.delivery_count - 1} processes have died at it"
             raise self._failed(token, context, reason, "CrashLoop")
-        found = await environment.ledger.process_input(token)
+        found = environment.fresh.taken(token) or await environment.ledger.process_input(token)
         if found is None:
             return  # out of date: it was done, cancelled or begun anew meanwhile
         version, items = found

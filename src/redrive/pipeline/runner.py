@@ -72,6 +72,7 @@ class PipelineRunner:
             plan=pipeline.plan,
             version=pipeline.version,
             nudge=self._nudged.set,
+            fresh=pipeline.fresh,
         )
         self._has_own_http = http is None
         self.http = SharedHttpServer(listen, self._clock, extra="pipeline") if http is None else http

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from redrive.broker import Broker, random_id
 from redrive.clock import Clock
 from redrive.errors import QueueNotFound, TaskConflict, Unavailable
+from redrive.pipeline.fresh_inputs import FreshInputs
 from redrive.pipeline.ledger import PipelineLedger, SlotTaken
 from redrive.pipeline.new_tasks import TaskMaker, task_id
 from redrive.pipeline.plan import PipelinePlan
@@ -101,6 +102,7 @@ class PipelineEnvironment:
         version: its version.
         refused_version: a later version that is stored and cannot run here; 0: there is none.
         nudge: lets the decider look at once.
+        fresh: what was submitted here a moment ago.
         quarantine: lets a message be handled alone if processes have died at it.
     """
 
@@ -113,6 +115,7 @@ class PipelineEnvironment:
     version: int
     nudge: Callable[[], None]
     refused_version: int = 0
+    fresh: FreshInputs = field(default_factory=FreshInputs)
     quarantine: Quarantine = field(default_factory=Quarantine)
 
     def new_id(self) -> str:
