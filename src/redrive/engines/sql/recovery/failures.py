@@ -102,7 +102,7 @@ def newest_in_groups(chosen: Filter, by: str, ids: Sequence[str]) -> Script[dict
             parts.append(f"SELECT {place} AS place, ({newest}) AS number")
             values += found.values
         rows = yield Sql(" UNION ALL ".join(parts), values)
-        numbers |= {some[row["place"]]: row["number"] for row in rows if row["number"] is not None}
+        numbers |= {some[int(place)]: int(number) for place, number in rows if number is not None}
     summaries = yield Sql(f"{SUMMARY} WHERE f.number IN @ints", [list(numbers.values())])
     by_number = {row["number"]: summary_of(row) for row in summaries}
     return {group: by_number[number] for group, number in numbers.items()}
