@@ -141,3 +141,29 @@ def test_importing_the_plugin_loads_none_of_what_the_fixtures_need():
     loaded = {name for name in ran.stdout.split() if name.startswith("redrive")}
     assert loaded == {"redrive", "redrive.testing", "redrive.testing.pytest_plugin"}
     assert "asyncio" not in ran.stdout.split()
+
+
+def test_a_run_ends_with_what_the_conformance_suite_has_skipped(pytester):
+    pytester.makepyfile("""
+        import pytest
+
+        class TestMine:
+            @pytest.mark.parametrize("number", [1, 2])
+            def test_sessions(self, number):
+                pytest.skip("the engine's capabilities say: it has no sessions")
+
+            def test_peek(self):
+                pytest.skip("the engine has no peek")
+
+            def test_other(self):
+                pytest.skip("not on this machine")
+    """)
+    told = pytester.runpytest("-p", "no:xdist")
+    told.stdout.fnmatch_lines(
+        [
+            "TestMine skips 3 behaviours of the conformance suite:",
+            "     2  the engine's capabilities say: it has no sessions",
+            "     1  the engine has no peek",
+        ]
+    )
+    told.stdout.no_fnmatch_line("*not on this machine*")

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 from redrive.broker.attendance import Attendance, WorkerReport
 from redrive.broker.by_number import Choosing, Deferral
+from redrive.broker.capabilities import Capabilities
 from redrive.broker.effects import (
     Abandon,
     Cancel,
@@ -117,24 +118,6 @@ class QueueInfo:
     created_at: datetime
     used_at: datetime
     is_topic: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """What an engine can do that is no verb of its own.
-
-    Attributes:
-        is_transactional: whether ``apply`` is all or nothing; otherwise it sends first and settles last.
-        has_duplicate_detection: whether it recognises a message id it has seen.
-        cancels_schedules: whether a scheduled message can be removed before its time.
-        counts_exactly: whether ``inspect`` knows how many messages there are, so that an empty queue can be
-            recognised.
-    """
-
-    is_transactional: bool = True
-    has_duplicate_detection: bool = True
-    cancels_schedules: bool = True
-    counts_exactly: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,10 @@ class ManualClock:
 
     Attributes:
         slept: every sleep that was asked for, in order, in seconds.
+        moment: how long before its time nothing has happened yet, for sure, when the clock has come there.
     """
+
+    moment = 0.001
 
     def __init__(self, start: float = _A_SUNDAY_IN_2026, *, auto_advance: bool = False) -> None:
         self._start = start

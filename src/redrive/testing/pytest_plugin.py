@@ -4,6 +4,7 @@
 pytest finds it by its entry point and imports it at every start, so the rest is imported when a test asks for it.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from _pytest.terminal import TerminalReporter  # pytest has no public name for it
+
     from redrive.broker import BlockingBroker, Broker
     from redrive.clock import Clock
     from redrive.testing import ManualClock
+
+_LACKS = "the engine"
+"""How the reasons begin why a behaviour of the conformance suite is skipped."""
 
 _CLOCK = "redrive_clock"
 _NEEDS_PLUGIN = (
@@ -27,6 +33,20 @@ def pytest_configure(config: pytest.Config) -> None:
     """Add the fixture that pytest-asyncio opens, if that plugin is there."""
     if config.pluginmanager.hasplugin("asyncio"):
         config.pluginmanager.register(_asyncio_fixtures(), "redrive-asyncio")
+
+
+def pytest_terminal_summary(terminalreporter: "TerminalReporter") -> None:
+    """Say which behaviours of the conformance suite were skipped for each engine, and why."""
+    reasons: dict[str, Counter[str]] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        reason = reason.removeprefix("Skipped: ")
+        if "::" in report.nodeid and reason.startswith(_LACKS):
+            reasons.setdefault(report.nodeid.split("::")[1], Counter())[reason] += 1
+    for suite, counted in sorted(reasons.items()):
+        terminalreporter.write_line(f"{suite} skips {counted.total()} behaviours of the conformance suite:")
+        for reason, number in counted.most_common():
+            terminalreporter.write_line(f"  {number:4}  {reason}")
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ Derive a class and override the fixture that makes your engine::
         def make_engine(self, tmp_path):
             return lambda clock: MyEngine(tmp_path / "queues", clock=clock)
 
-Behaviours an engine cannot have are skipped with a reason, by what its ``capabilities`` say. No behaviour sleeps: time
-is a ``ManualClock`` that is moved. If your store has its own clock, override the fixture ``clock`` with one
-that moves it.
+Behaviours an engine cannot have are skipped with a reason, by what its ``capabilities`` say, and the run ends with a
+list of them. No behaviour sleeps: time is a ``ManualClock`` that is moved. If your store has its own clock, override
+the fixture ``clock`` with one that moves it; if nobody can move it, with a ``PassingClock``, which waits.
 """
 
 import pytest

@@ -11,7 +11,15 @@ import pytest
 from redrive.broker import Abandon, Broker, Complete, DeadLetter, QueueSettings, Received, Send, State
 from redrive.clock import utc
 from redrive.errors import LockLost, QueueNotFound, RedriveError, UsageError
-from redrive.testing.conformance.fixtures import EngineFactory, EngineFixtures, FullEngine, full, has_sessions
+from redrive.testing.conformance.fixtures import (
+    EngineFactory,
+    EngineFixtures,
+    FullEngine,
+    full,
+    goes_by_clock,
+    has_sessions,
+    needs,
+)
 from redrive.testing.conformance.verbs import (
     BILLING,
     DEAD,
@@ -63,13 +71,11 @@ class CompanyBehaviours(EngineFixtures):
 
     async def test_receivers_at_the_same_time_may_ask_for_different_amounts(self, engine: FullEngine) -> None:
         await declare(engine)
-        await engine.apply([Send(ORDERS, message(b"%d" % number)) for number in range(20)])
+        sent = await engine.apply([Send(ORDERS, message(b"%d" % number)) for number in range(20)])
         limits = [1, 5, 2, 9, 1, 7]
         hands = await asyncio.gather(*(engine.lock_next(ORDERS, limit) for limit in limits))
         assert all(len(hand) <= limit for hand, limit in zip(hands, limits, strict=True))
-        assert sorted(found.sequence for hand in hands for found in hand) == list(
-            range(hands[0][0].sequence, hands[0][0].sequence + 20)
-        )
+        assert sorted(found.sequence for hand in hands for found in hand) == sent
 
     async def test_senders_and_receivers_do_not_disturb_each_other(self, engine: FullEngine) -> None:
         await declare(engine)
@@ -135,6 +141,8 @@ class CompanyBehaviours(EngineFixtures):
     async def test_a_receiver_that_is_cancelled_gives_its_messages_back_uncounted(
         self, engine: FullEngine, after: int, company: int
     ) -> None:
+        if company:
+            needs(engine.capabilities.keeps_place, "what is given back is the last in its queue")
         await declare(engine)
         await send(engine, b"one", b"two")
         leaving = asyncio.create_task(engine.lock_next(ORDERS, 2))
@@ -215,7 +223,9 @@ class CompanyBehaviours(EngineFixtures):
         waiting = asyncio.create_task(broker.receive(ORDERS, wait=3_600))
         began = clock.monotonic()
         assert [found.body for found in await while_time_passes(waiting, clock)] == [b"due"]
-        assert 4.9 < clock.monotonic() - began < 60
+        assert clock.monotonic() - began < 60
+        if goes_by_clock(engine):
+            assert clock.monotonic() - began > 4.9
 
     async def test_a_waiting_receiver_is_woken_when_a_lock_ends(
         self, engine: FullEngine, broker: Broker, clock: ManualClock
@@ -289,11 +299,11 @@ class CompanyBehaviours(EngineFixtures):
         await declare(engine, max_delivery_count=3)
         await send(engine, b"held", b"ready", headers={"kept": "ü"})
         held = await lock_one(engine)
-        before = await everything(engine)
+        before = await everything(engine, to_others=True)
         await engine.close()
         again = full(make_engine(clock))
         await again.open()
-        assert await everything(again) == before
+        assert await everything(again, to_others=True) == before
         await again.apply([Complete(lock_of(held))])
         assert [found.body for found in await lock(again)] == [b"ready"]
         await again.close()
@@ -306,7 +316,7 @@ class CompanyBehaviours(EngineFixtures):
         await other.apply([Complete(lock_of(held))])
         with pytest.raises(LockLost):
             await engine.apply([Complete(lock_of(held))])
-        assert await everything(engine) == await everything(other)
+        assert await everything(engine, to_others=True) == await everything(other, to_others=True)
 
     async def test_two_engines_never_have_the_same_message(self, engine: FullEngine, other: FullEngine) -> None:
         await declare(engine)

@@ -64,6 +64,11 @@ def has_sessions(engine: Engine) -> bool:
     return find_ability(engine, Sessions) is not None
 
 
+def goes_by_clock(engine: Engine) -> bool:
+    """Say whether an engine's clock decides everything; otherwise its store has a clock of its own."""
+    return engine.capabilities.time_resolution_s == 0
+
+
 class EngineFixtures:
     """The fixtures of the suite. A subclass overrides ``make_engine``, and perhaps ``clock``.
 

@@ -23,7 +23,7 @@ from redrive.errors import (
     LockLost,
     MessageTooLarge,
 )
-from redrive.testing.conformance.fixtures import EngineFixtures, FullEngine
+from redrive.testing.conformance.fixtures import EngineFixtures, FullEngine, has_sessions, needs
 from redrive.testing.conformance.verbs import (
     ORDERS,
     bodies,
@@ -48,6 +48,8 @@ sizes = pytest.mark.parametrize("body", [b"", b"small", LARGE], ids=["empty", "s
 
 async def subscribe(engine: FullEngine, name: str, rule: RuleLike = None, **settings: Any) -> str:
     """Subscribe to the topic; return the name of the queue."""
+    if settings.get("requires_session"):
+        needs(has_sessions(engine), "it has no sessions")
     assert await engine.subscribe(ORDERS, name, Rule.of(rule), QueueSettings(**settings))
     return subscription_queue(ORDERS, name)
 

@@ -2,6 +2,7 @@
 """What the conformance suite does to an engine, in few words."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -14,9 +15,11 @@ from redrive.broker import (
     Received,
     Send,
     SessionLock,
+    State,
     dead_letter_queue,
 )
-from redrive.testing.conformance.fixtures import FullEngine
+from redrive.broker.port import EffectResult
+from redrive.testing.conformance.fixtures import FullEngine, has_sessions, needs
 from redrive.testing.manual_clock import ManualClock
 
 T = TypeVar("T")
@@ -30,6 +33,8 @@ LOCK_S = 60.0
 
 async def declare(engine: FullEngine, *names: str, **settings: Any) -> None:
     """Declare queues, all with the same settings."""
+    if settings.get("requires_session"):
+        needs(has_sessions(engine), "it has no sessions")
     for name in names or (ORDERS,):
         assert await engine.declare(name, QueueSettings(**settings))
 
@@ -113,14 +118,34 @@ class Everything:
     messages: dict[str, list[Received]]
 
 
-async def everything(engine: FullEngine) -> Everything:
-    """Return all that can be seen, to compare it with what can be seen later. When a queue was used does not count."""
-    infos = await engine.inspect()
+async def everything(engine: FullEngine, *, to_others: bool = False) -> Everything:
+    """Return all that can be seen, to compare it with what can be seen later. When a queue was used does not count.
+
+    Args:
+        engine: who looks.
+        to_others: whether only what every other engine would see is wanted; where they do not see locks, these are
+            left out.
+    """
+    infos = [replace(info, used_at=info.created_at) for info in await engine.inspect()]
     names = [info.name for info in infos if not info.is_topic] + [dead_letter_queue(info.name) for info in infos]
-    return Everything(
-        [replace(info, used_at=info.created_at) for info in infos],
-        {name: await engine.peek(name, 10_000) for name in names},
-    )
+    messages = {name: await engine.peek(name, 10_000) for name in names}
+    if to_others and not engine.capabilities.sees_locks:
+        infos = [replace(info, ready=info.ready + info.locked, locked=0, oldest_at=None) for info in infos]
+        messages = {name: [_unlocked(one) for one in found] for name, found in messages.items()}
+    return Everything(infos, messages)
+
+
+def _unlocked(one: Received) -> Received:
+    state = State.READY if one.state is State.LOCKED else one.state
+    return replace(one, state=state, locked_until=None, delivery_count=0)
+
+
+async def apply_many(engine: FullEngine, effects: Sequence[Effect]) -> list[EffectResult]:
+    """Apply effects that need not be done as a whole, in lists as long as the engine takes."""
+    most = engine.capabilities.most_effects or max(1, len(effects))
+    return [
+        each for start in range(0, len(effects), most) for each in await engine.apply(effects[start : start + most])
+    ]
 
 
 async def refused(engine: FullEngine, *effects: Effect, error: type[Exception]) -> None:
