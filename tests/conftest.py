@@ -7,6 +7,11 @@ import os
 from hypothesis import settings
 
 from tests import in_memory
+from tests.nats.fixtures import (  # noqa: F401 - pytest finds fixtures by their names
+    engine_server,
+    nats_namespace,
+    shared_engine_server,
+)
 from tests.postgres.fixtures import (  # noqa: F401 - pytest finds fixtures by their names
     breakable_postgres,
     breakable_url,

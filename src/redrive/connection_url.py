@@ -10,7 +10,13 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from redrive.errors import InvalidSetting
 
-FORMS = "must be sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory: or postgresql://user@host/database"
+DATABASES = (
+    "must be sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory: or postgresql://user@host/database"
+)
+FORMS = (
+    "must be sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory:, postgresql://user@host/database "
+    "or nats://host,host,host/namespace"
+)
 _ENCODE = (
     "cannot be read; in user and password, quote all but letters and digits: urllib.parse.quote(password, safe='')"
 )
@@ -36,7 +42,7 @@ def wrong(setting: str, url: object, problem: str) -> InvalidSetting:
 
 
 def parts_of(setting: str, url: object) -> SplitResult:
-    """Return the parts of a URL whose scheme is ``sqlite`` or ``postgresql``; refuse any other with the fix."""
+    """Return the parts of a URL whose scheme is one of an engine; refuse any other with the fix."""
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
     except ValueError:  # a bracket in a password
@@ -50,7 +56,7 @@ def parts_of(setting: str, url: object) -> SplitResult:
         raise wrong(setting, url, f"is one for Java; leave out jdbc:, and {FORMS}")
     if parts.scheme in ("http", "https"):
         raise wrong(setting, url, f"is the address of a server, and this works on a database only; it {FORMS}")
-    if parts.scheme not in ("postgresql", "postgres", "sqlite"):
+    if parts.scheme not in ("postgresql", "postgres", "sqlite", "nats", "tls"):
         raise wrong(setting, url, FORMS)
     return parts
 
@@ -84,6 +90,17 @@ def options_of(setting: str, url: str, parts: SplitResult, known: tuple[str, ...
             raise wrong(setting, url, f"has the option {name!r} twice")
         options[name] = value
     return options
+
+
+def nats_servers(setting: str, url: str, parts: SplitResult) -> list[str]:
+    """Return the addresses of the servers that a NATS URL names; a user and a password hold for all of them."""
+    user, at, hosts = parts.netloc.rpartition("@")
+    if "@" in parts.path or "#" in url:
+        raise wrong(setting, url, _ENCODE)
+    found = [host if ":" in host else f"{host}:4222" for host in hosts.split(",")]
+    if not all(re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\s\[\]]+):[0-9]{1,5}", host) for host in found):
+        raise wrong(setting, url, "must name its servers: nats://host:4222,host:4222,host:4222/namespace")
+    return [f"{parts.scheme}://{user}{at}{host}" for host in found]
 
 
 def check_postgres(setting: str, url: str, parts: SplitResult) -> None:

@@ -59,7 +59,8 @@ def connect(
             ``sqlite:///:memory:`` for queues that end with the process. ``?synchronous=normal`` is faster, but a power
             cut may undo the last moments. ``postgresql://user@host/database`` for queues that many processes share; it
             takes PostgreSQL's own options, and ``schema``, ``pool_size``, ``acquire_timeout`` and
-            ``statement_cache_size``.
+            ``statement_cache_size``. ``nats://one,two,three/namespace`` for queues in NATS JetStream, which go on when
+            a server dies; it takes ``replicas``, ``patience`` and ``attempt``.
         clock: where time comes from.
         upkeep_every: how often, in seconds, the broker looks for expired messages and idle queues.
         retry: how to make a call again while the store does not answer: a policy such as

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Which engines there are, by the scheme of a URL. An engine is loaded when it is asked for."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlencode
 
 from redrive import connection_url
@@ -24,6 +25,7 @@ _LIBPQ_OPTIONS = (
     *("sslcert", "sslcrl", "sslkey", "sslmode", "sslnegotiation", "sslpassword", "sslrootcert"),
     *("statement_timeout", "target_session_attrs", "user"),
 )
+_NATS_OPTIONS = {"replicas": int, "patience": float, "attempt": float}
 _POSTGRES_OPTIONS = {"schema": str, "pool_size": int, "acquire_timeout": float, "statement_cache_size": int}
 
 
@@ -36,7 +38,7 @@ def engine_at(url: str, clock: Clock, setting: str = "url") -> Engine:
         setting: the name to blame in an error.
     """
     parts = connection_url.parts_of(setting, url)
-    return (_sqlite if parts.scheme == "sqlite" else _postgres)(url, parts, clock, setting)
+    return _ENGINES[parts.scheme](url, parts, clock, setting)
 
 
 def ledger_in(database: Database, *, is_shared: bool) -> "Ledger":
@@ -166,3 +168,30 @@ def _postgres(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engin
         raise connection_url.wrong(setting, url, "has a port that is no number")
     address = f"postgresql://{parts.netloc}{parts.path}?{urlencode(theirs)}"
     return PostgresEngine(address, clock=clock, **ours)
+
+
+def _nats(url: str, parts: SplitResult, clock: Clock, setting: str) -> Engine:
+    try:
+        from redrive.engines.nats import NatsEngine
+    except ModuleNotFoundError as error:
+        if error.name != "nats":
+            raise
+        raise MissingExtra("NATS JetStream", "nats") from error
+    options: dict[str, Any] = {}
+    for name, value in connection_url.options_of(setting, url, parts, tuple(_NATS_OPTIONS)).items():
+        try:
+            options[name] = _NATS_OPTIONS[name](value)
+        except ValueError:
+            raise connection_url.wrong(setting, url, f"has a {name} that is no number") from None
+    if namespace := parts.path.strip("/"):
+        options["namespace"] = namespace
+    return NatsEngine(connection_url.nats_servers(setting, url, parts), clock=clock, **options)
+
+
+_ENGINES: Final[dict[str, Callable[[str, SplitResult, Clock, str], Engine]]] = {
+    "sqlite": _sqlite,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+    "nats": _nats,
+    "tls": _nats,
+}

@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: MIT
+"""The engine on a cluster: queues in NATS JetStream.
+
+One stream holds everything, replicated as often as asked for. Effects become one atomic batch, in which every change of
+a message is fenced by the version that it changes; the layout is in ``subjects``. Consumers hand messages out, and the
+server's clock ends locks and moves what was scheduled; the clocks of this engine's machine decide what has expired.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Generator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from random import Random
+from typing import Any, Final, TypeVar
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from redrive.broker import rules
+from redrive.broker.port import (
+    Abandon,
+    Capabilities,
+    Complete,
+    DeadLetter,
+    Defer,
+    Effect,
+    EffectResult,
+    Lock,
+    QueueInfo,
+    QueueSettings,
+    Received,
+    Rule,
+    State,
+    TopicInfo,
+    TopicSettings,
+    Upkeep,
+    check_settings_supported,
+)
+from redrive.clock import Clock, system_clock, utc
+from redrive.engines import stored
+from redrive.engines.hints import Hints
+from redrive.engines.nats import errors
+from redrive.engines.nats.catalog import Catalog, Definition
+from redrive.engines.nats.changes import EffectPlan, Planner
+from redrive.engines.nats.connection import NatsConnection
+from redrive.engines.nats.consumers import Consumers
+from redrive.engines.nats.errors import StreamRefusal
+from redrive.engines.nats.group_commit import MOST_IN_A_CHANGE, GroupCommit, StreamEntry
+from redrive.engines.nats.locks import Locks
+from redrive.engines.nats.looking import Looking
+from redrive.engines.nats.numbers import Numbers
+from redrive.engines.nats.parts import Parts
+from redrive.engines.nats.queues import Queues
+from redrive.engines.nats.receiving import Receiving
+from redrive.engines.nats.stream import ensure_stream
+from redrive.engines.nats.subjects import Subjects
+from redrive.engines.nats.upkeep import Tidying
+from redrive.errors import InvalidSetting, RedriveError
+
+T = TypeVar("T")
+
+_LOOK_EVERY_S: Final = 0.5
+"""How long what has come due, or whose lock has ended, may wait for a receiver: nobody tells of these."""
+
+_MOST_EFFECTS: Final = MOST_IN_A_CHANGE // 2
+"""Most effects store one message, some two."""
+
+_TRIES: Final = 20
+
+
+class NatsEngine:
+    """Queues in NATS JetStream.
+
+    Args:
+        servers: their addresses: ``nats://user:password@host:4222``.
+        namespace: what its stream is called; two namespaces know nothing of each other.
+        replicas: on how many servers everything is kept; None: on three, if there are as many, and otherwise on one.
+        patience: for how many seconds a call is made again while nobody answers, as during an election.
+        attempt: for how many seconds an attempt may go without an answer.
+        clock: what waiting, expiry and the engine's own deadlines of locks go by.
+        pace: how many of the server's seconds one of the clock's is; less than 1 in tests, so that they need not wait.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        *,
+        namespace: str = "redrive",
+        replicas: int | None = None,
+        patience: float = 15.0,
+        attempt: float = 2.0,
+        clock: Clock = system_clock,
+        pace: float = 1.0,
+    ) -> None:
+        if replicas is not None and replicas not in (1, 3, 5):
+            raise InvalidSetting("replicas", replicas, "must be 1, 3 or 5: an even number survives no more failures")
+        self._clock = clock
+        self._replicas = replicas
+        self._subjects = subjects = Subjects(namespace)
+        self._connection = connection = NatsConnection(
+            servers, patience=patience, attempt=attempt, on_new=self._subscribe_to_news
+        )
+        self._catalog = Catalog(connection, subjects, clock)
+        self._locks = Locks(clock)
+        self._commits = GroupCommit(connection, subjects, self._note)
+        self._numbers = Numbers(subjects, Random())
+        self._consumers = Consumers(connection, subjects, pace)
+        known = connection, subjects, self._catalog, self._consumers, self._commits, self._locks, self._numbers
+        parts = Parts(*known, clock, pace)
+        self._queues = Queues(parts)
+        self._planner = Planner(parts)
+        self._receiving = Receiving(parts)
+        self._looking = Looking(parts, self._receiving)
+        self._tidying = Tidying(parts, self._receiving, self._queues)
+        self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
+        self._under_way: set[asyncio.Future[Any]] = set()
+        self._attended: Counter[str] = Counter()
+        self._used: dict[str, float] = {}
+        self._names: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return "NATS"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """All but the old place in a queue, and what others have locked."""
+        return Capabilities(keeps_place=False, sees_locks=False, most_effects=_MOST_EFFECTS, time_resolution_s=0.3)
+
+    # --- opening and closing
+
+    async def open(self) -> None:
+        """Connect, and create the stream if it is not there."""
+        await self._connection.open()
+        try:
+            await ensure_stream(self._connection, self._subjects, self._replicas)
+            await self._numbers.claim(self._commits)
+        except BaseException:
+            await self._connection.close()
+            raise
+        self._hints.open()
+
+    async def close(self) -> None:
+        """Finish what was accepted, and disconnect."""
+        await self._hints.close()
+        while self._under_way:
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self._commits.finish()
+        try:
+            self._connection.check_open()
+        except RedriveError:
+            return
+        try:
+            await self._consumers.settled()
+            await self._numbers.give_up(self._commits)
+        except RedriveError:
+            pass  # it ends by itself
+        finally:
+            await self._connection.close()
+
+    async def _subscribe_to_news(self, client: Client) -> None:
+        await client.subscribe(self._subjects.definitions, cb=self._hear_of_change)
+        await client.subscribe(self._subjects.hint("*"), cb=self._hear_of_message)
+        self._catalog.forget()
+
+    async def _hear_of_change(self, _: Msg) -> None:
+        self._catalog.forget()
+
+    async def _hear_of_message(self, message: Msg) -> None:
+        self._wake({message.subject.rpartition(".")[2]})
+
+    def _note(self, entries: Sequence[StreamEntry]) -> None:
+        self._looking.note(entries)
+
+    # --- queues
+
+    async def declare(self, name: str, settings: QueueSettings) -> bool:
+        """Create a queue and its dead-letter queue."""
+        check_settings_supported(self, settings)
+        return await self._finished(self._queues.declare(name, settings))
+
+    async def update(self, name: str, settings: QueueSettings) -> None:
+        """Change a queue's settings."""
+        if settings.requires_session:
+            (await self._catalog.queue(name)).of_queue.changed(settings)
+        await self._finished(self._queues.update(name, settings))
+
+    async def delete(self, name: str) -> None:
+        """Remove a queue and all it holds."""
+        await self._finished(self._queues.delete(name))
+        self._hints.wake([name])
+
+    async def declare_topic(self, name: str, settings: TopicSettings) -> bool:
+        """Create a topic and its dead-letter queue."""
+        return await self._finished(self._queues.declare_topic(name, settings))
+
+    async def update_topic(self, name: str, settings: TopicSettings) -> None:
+        """Change a topic's settings."""
+        await self._finished(self._queues.update_topic(name, settings))
+
+    async def subscribe(self, topic: str, name: str, rule: Rule, settings: QueueSettings) -> bool:
+        """Create a subscription, or give it another rule."""
+        check_settings_supported(self, settings)
+        return await self._finished(self._queues.subscribe(topic, name, rule, settings))
+
+    async def unsubscribe(self, topic: str, name: str) -> None:
+        """Remove a subscription and all its queue holds."""
+        await self._finished(self._queues.unsubscribe(topic, name))
+
+    async def topics(self, name: str | None = None) -> list[TopicInfo]:
+        """Describe topics."""
+        return await self._looking.topics(name)
+
+    async def inspect(self, name: str | None = None) -> list[QueueInfo]:
+        """Describe queues."""
+        await self._settled()
+        return await self._looking.inspect(name)
+
+    # --- messages
+
+    async def apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
+        """Apply all effects or none."""
+        self._connection.check_open()
+        return await self._finished(self._apply(effects))
+
+    async def _apply(self, effects: Sequence[Effect]) -> list[EffectResult]:
+        locks = [effect.lock for effect in effects if isinstance(effect, Complete | Abandon | Defer | DeadLetter)]
+        over = await self._locks.use(locks)
+        try:
+            return await self._applied(effects)
+        finally:
+            over()
+
+    async def _applied(self, effects: Sequence[Effect]) -> list[EffectResult]:
+        for attempt in range(_TRIES):
+            plan = await self._planner.plan(effects, anew=attempt > 0)
+            try:
+                if plan.entries:
+                    await self._commits.commit(plan.entries)
+            except StreamRefusal:
+                self._catalog.forget()
+                continue
+            await self._after(plan)
+            return plan.results
+        raise errors.busy(self._connection.where)
+
+    async def _after(self, plan: EffectPlan) -> None:
+        for held in plan.used:
+            self._locks.drop(held)
+        for held in plan.given_back:
+            self._locks.give_back(held)
+        await asyncio.gather(*(self._consumers.give_back(held.reply) for held in plan.given_back))
+        for queue in plan.touched.values():
+            self._note_use(queue)
+        await self._tell(plan.woken)
+
+    async def lock_next(
+        self, queue: str, limit: int, *, delete: bool = False, max_bytes: int | None = None
+    ) -> list[Received]:
+        """Lock the next messages that are ready, or take them out."""
+        await self._settled()
+        self._hints.asked(queue)
+        with self._attending(queue):
+            self._note_use(await self._catalog.queue(queue))
+            most = stored.bounded(limit)
+            return await self._locking(self._receiving.next(queue, most, max_bytes, delete=delete))
+
+    async def lock_deferred(self, queue: str, sequences: Sequence[int]) -> list[Received]:
+        """Lock deferred messages by their numbers."""
+        self._note_use(await self._catalog.queue(queue))
+        return await self._locking(self._receiving.numbered(queue, sequences, deferred=True))
+
+    async def lock_chosen(self, queue: str, sequences: Sequence[int]) -> list[Received]:
+        """Lock dead letters by their numbers."""
+        self._note_use(await self._catalog.queue(queue))
+        return await self._locking(self._receiving.numbered(queue, sequences, deferred=False))
+
+    async def renew(self, locks: Sequence[Lock]) -> list[datetime | None]:
+        """Lengthen locks."""
+        self._connection.check_open()
+        return list(await asyncio.gather(*(self._renew(lock) for lock in locks)))
+
+    async def _renew(self, lock: Lock) -> datetime | None:
+        held = self._locks.find(lock)
+        queue = await self._catalog.find(rules.source_queue(lock.queue))
+        if held is None or queue is None or self._subjects.place(held.subject).key != queue.key:
+            return None
+        self._note_use(queue)
+        seconds = queue.of_queue.lock_duration
+        if held.reply:
+            await self._consumers.renew(held.reply)
+            return utc(self._locks.renewed(held, seconds))
+        renewed = await self._receiving.renew(held, seconds)
+        return None if renewed is None else utc(renewed)
+
+    async def peek(
+        self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
+    ) -> list[Received]:
+        """Look at messages in order of their numbers."""
+        await self._settled()
+        return await self._looking.peek(queue, stored.bounded(limit), start, states)
+
+    async def upkeep(self, limit: int = 1_000) -> Upkeep:
+        """Remove what has expired, and idle queues."""
+        await self._settled()
+        await self._numbers.keep(self._commits)
+        return await self._tidying.round(stored.bounded(limit), {*self._hints.queues, *self._attended})
+
+    # --- callers who leave
+
+    async def _finished(self, doing: Coroutine[Any, Any, T]) -> T:
+        """Finish what was begun, even if the caller leaves."""
+        return await asyncio.shield(self._started(doing))
+
+    def _started(self, doing: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
+        task = asyncio.ensure_future(doing)
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _start(self, doing: Coroutine[Any, Any, None]) -> None:
+        """Begin what nobody waits for."""
+        self._started(doing).add_done_callback(lambda _: None)
+
+    def _ended(self, task: "asyncio.Future[Any]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # the caller may have left
+
+    async def _locking(self, locking: Coroutine[Any, Any, list[Received]]) -> list[Received]:
+        """Lock messages; for a caller who leaves meanwhile, they are given back."""
+        task = self._started(locking)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._start(self._given_back(task))
+            raise
+
+    async def _given_back(self, locking: "asyncio.Future[list[Received]]") -> None:
+        (found,) = await asyncio.gather(locking, return_exceptions=True)
+        if isinstance(found, list) and (locks := [one.lock for one in found if one.lock is not None]):
+            await self._apply([Abandon(lock, uncount=True) for lock in locks])
+
+    async def _settled(self) -> None:
+        """Wait until what callers have left behind is done."""
+        self._connection.check_open()
+        if self._under_way:
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    # --- use
+
+    def _note_use(self, queue: Definition) -> None:
+        """Note that a queue is in use, if that was not noted a moment ago."""
+        self._names[queue.key] = queue.name
+        now = self._clock.time()
+        exactly = rules.use_granularity_s(queue.of_queue.auto_delete_on_idle)
+        if abs(now - self._used.get(queue.key, queue.created_at)) < exactly:
+            return
+        self._used[queue.key] = now
+        entry = StreamEntry(self._subjects.used(queue.key), repr(now).encode(), {"Nats-Rollup": "sub"})
+        self._start(self._noted(entry))
+
+    async def _noted(self, entry: StreamEntry) -> None:
+        await self._commits.commit([entry])
+
+    # --- waiting
+
+    async def wait(self, queue: str, seconds: float) -> None:
+        """Wait for a hint that something may be ready; not so long that an idle queue could be deleted meanwhile."""
+        self._connection.check_open()
+        with self._attending(queue):
+            found = await self._catalog.queue(queue)
+            self._names[found.key] = found.name
+            await self._hints.wait(queue, min(seconds, rules.longest_wait_s(found.of_queue.auto_delete_on_idle)))
+
+    @contextmanager
+    def _attending(self, queue: str) -> Generator[None]:
+        """Let a queue be in use while somebody asks or waits for its messages."""
+        self._attended[queue] += 1
+        try:
+            yield
+        finally:
+            self._attended[queue] -= 1
+            self._attended += Counter()  # without those that are at zero
+
+    async def _look(self, queues: Sequence[str]) -> tuple[Sequence[str], float | None]:
+        """Wake everybody: only a receive finds out what has come due, and whose lock has ended."""
+        return queues, None
+
+    async def _tell(self, keys: set[str]) -> None:
+        self._wake(keys)
+        for key in keys:
+            await self._connection.publish(self._subjects.hint(key))
+
+    def _wake(self, keys: set[str]) -> None:
+        names = [self._names[key] for key in keys if key in self._names]
+        self._hints.wake([*names, *(rules.dead_letter_queue(name) for name in names)])

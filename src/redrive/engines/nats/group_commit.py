@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+"""Stores changes: each as a whole or not at all, and those that are made at the same time together.
+
+A change is some messages to be stored, most of them with a fence: the number that the last message of some subject must
+have. One message alone is published; several are an atomic batch, with a receipt among them. When an answer is lost,
+the change is made again; if the first try was stored, a fence refuses the second, and the receipt tells that it was.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import uuid4
+
+from redrive.engines.nats import errors
+from redrive.engines.nats.connection import NatsConnection
+from redrive.engines.nats.errors import StreamRefusal
+from redrive.engines.nats.records import GONE, MessageRecord
+from redrive.engines.nats.subjects import Subjects
+from redrive.errors import EngineUnavailable
+
+_COMMIT: Final = "Redrive-Commit"
+_RECEIPT_S: Final = 120
+"""How long a receipt is kept: longer than any call is made again."""
+
+_MOST_MESSAGES: Final = 1_000
+"""How many messages the server takes as one batch."""
+
+MOST_IN_A_CHANGE: Final = _MOST_MESSAGES - 10
+"""How many messages a change may store; some are left for the receipt and for guards."""
+
+_MOST_BYTES: Final = 4 * 1_048_576
+"""How much of several changes goes into one batch."""
+
+
+@dataclass(slots=True)
+class StreamEntry:
+    """A message to be stored.
+
+    Attributes:
+        subject: where.
+        body: what.
+        headers: what goes with it.
+        sequence: the stream's number of it, once it is stored; 0 if that is not known.
+    """
+
+    subject: str
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    sequence: int = 0
+
+    def fenced(self, sequence: int, subject: str | None = None) -> "StreamEntry":
+        """Store it only if the last message of its subject, or of another, has this number; 0: if there is none."""
+        self.headers["Nats-Expected-Last-Subject-Sequence"] = str(sequence)
+        if subject is not None:
+            self.headers["Nats-Expected-Last-Subject-Sequence-Subject"] = subject
+        return self
+
+    def lasting(self, seconds: float) -> "StreamEntry":
+        """Let the server remove it after that many seconds."""
+        self.headers["Nats-TTL"] = f"{max(1, round(seconds + 0.5))}s"
+        return self
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return len(self.body) + sum(len(name) + len(value) for name, value in self.headers.items())
+
+
+def entry_of(record: MessageRecord, subjects: Subjects) -> StreamEntry:
+    """Return what stores a record."""
+    headers, body = record.stored
+    return StreamEntry(subjects.message(record.place), body, headers)
+
+
+def rewriting(record: MessageRecord, subjects: Subjects, sequence: int) -> StreamEntry:
+    """Return what stores another version of a record in its place."""
+    entry = entry_of(record, subjects).fenced(sequence)
+    entry.headers["Nats-Rollup"] = "sub"
+    return entry
+
+
+def removing(subject: str, sequence: int) -> StreamEntry:
+    """Return what removes the last message of a subject: something that goes by itself takes its place."""
+    entry = StreamEntry(subject, headers={GONE: "1", "Nats-Rollup": "sub"})
+    return entry.fenced(sequence).lasting(0.5)
+
+
+@dataclass(eq=False, slots=True)
+class _Change:
+    entries: Sequence[StreamEntry]
+    done: asyncio.Future[None]
+    size: int
+
+
+class GroupCommit:
+    """Stores changes.
+
+    Args:
+        connection: the servers.
+        subjects: the subjects of the namespace.
+        on_done: gets what was stored.
+    """
+
+    def __init__(
+        self, connection: NatsConnection, subjects: Subjects, on_done: Callable[[Sequence[StreamEntry]], None]
+    ) -> None:
+        self._connection = connection
+        self._subjects = subjects
+        self._on_done = on_done
+        self._waiting: deque[_Change] = deque()
+        self._working: asyncio.Task[None] | None = None
+
+    async def commit(self, entries: Sequence[StreamEntry]) -> None:
+        """Store messages, all or none. It is finished even if the caller leaves.
+
+        Raises:
+            StreamRefusal: a fence has held, and nothing was done.
+            EngineUnavailable: nobody answers; if it ``may_be_done``, that could not be found out.
+        """
+        self._connection.check_open()
+        if len(entries) > MOST_IN_A_CHANGE:
+            raise errors.too_many(MOST_IN_A_CHANGE)
+        change = _Change(entries, asyncio.get_running_loop().create_future(), sum(entry.size for entry in entries))
+        self._waiting.append(change)
+        if self._working is None:
+            self._working = asyncio.create_task(self._work(), name="redrive-nats-commit")
+        await asyncio.shield(change.done)
+
+    async def finish(self) -> None:
+        """Wait until all that was accepted is stored."""
+        while self._working is not None:
+            await asyncio.gather(self._working, return_exceptions=True)
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                await self._store_group(self._next_group())
+        finally:
+            self._working = None
+
+    def _next_group(self) -> list[_Change]:
+        group = [self._waiting.popleft()]
+        messages, size = len(group[0].entries), group[0].size
+        while self._waiting:
+            following = self._waiting[0]
+            messages, size = messages + len(following.entries), size + following.size
+            if messages > MOST_IN_A_CHANGE or size > _MOST_BYTES:
+                break
+            group.append(self._waiting.popleft())
+        return group
+
+    async def _store_group(self, group: list[_Change]) -> None:
+        if len(group) > 1 and not await self._was_stored(group):
+            for change in group:  # one of them is refused: each by itself says which
+                await self._store_alone(change)
+        elif len(group) == 1:
+            await self._store_alone(group[0])
+
+    async def _was_stored(self, group: list[_Change]) -> bool:
+        try:
+            await self._store([entry for change in group for entry in change.entries])
+        except (StreamRefusal, EngineUnavailable) as error:
+            if isinstance(error, StreamRefusal):
+                return False
+            for change in group:
+                _fail(change, error)
+            return True
+        for change in group:
+            self._succeed(change)
+        return True
+
+    async def _store_alone(self, change: _Change) -> None:
+        try:
+            await self._store(change.entries)
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            _fail(change, error)
+        else:
+            self._succeed(change)
+
+    def _succeed(self, change: _Change) -> None:
+        self._on_done(change.entries)
+        if not change.done.done():
+            change.done.set_result(None)
+
+    # --- storing, again if need be
+
+    async def _store(self, entries: Sequence[StreamEntry]) -> None:
+        attempt = _Attempt(self._connection, self._subjects, entries)
+        await self._connection.again("commit", attempt.run)
+
+
+class _Attempt:
+    """Tries to store the same messages until it is known that they are stored, or that they are not."""
+
+    def __init__(self, connection: NatsConnection, subjects: Subjects, entries: Sequence[StreamEntry]) -> None:
+        self._connection = connection
+        self._subjects = subjects
+        self._entries = entries
+        self._commit = uuid4().hex
+        self._is_unknown = False
+
+    async def run(self) -> None:
+        try:
+            answer = await (self._alone(self._entries[0]) if len(self._entries) == 1 else self._batch())
+        except EngineUnavailable as error:
+            self._is_unknown = error.may_be_done = self._is_unknown or error.may_be_done
+            raise
+        refused = errors.refusal(answer)
+        if refused is None:
+            first = answer["seq"] - answer.get("count", 1) + 1
+            for number, entry in enumerate(self._entries, first):
+                entry.sequence = number  # the messages of a batch follow each other
+            return
+        if self._is_unknown and refused.is_fence and await self._is_there():
+            return
+        if not refused.is_fence:
+            raise errors.of_refusal(refused, self._connection.where)
+        raise refused
+
+    async def _alone(self, entry: StreamEntry) -> dict[str, Any]:
+        headers = entry.headers | {_COMMIT: self._commit, "Nats-Msg-Id": self._commit}
+        answer: dict[str, Any] = json.loads(await self._connection.ask(entry.subject, entry.body, headers))
+        return answer
+
+    async def _batch(self) -> dict[str, Any]:
+        batch = uuid4().hex
+        receipt = StreamEntry(self._subjects.receipt(self._commit)).fenced(0).lasting(_RECEIPT_S)
+        for number, entry in enumerate(self._entries, 1):
+            headers = entry.headers | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            await self._connection.publish(entry.subject, entry.body, headers)
+        last = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(self._entries) + 1), "Nats-Batch-Commit": "1"}
+        answer: dict[str, Any] = json.loads(await self._connection.ask(receipt.subject, b"", receipt.headers | last))
+        return answer
+
+    async def _is_there(self) -> bool:
+        """Find out whether an earlier try was stored although its answer was lost."""
+        is_alone = len(self._entries) == 1
+        subject = self._entries[0].subject if is_alone else self._subjects.receipt(self._commit)
+        found = await self._connection.last(self._subjects.stream, subject)
+        return found is not None and (not is_alone or found.headers.get(_COMMIT) == self._commit)
+
+
+def _fail(change: _Change, error: Exception) -> None:
+    if not change.done.done():
+        change.done.set_exception(error)
+        change.done.exception()  # the caller may have left

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""NATS servers for the engine: one of the tests' own, or a cluster of three."""
+
+import asyncio
+import json
+from contextlib import ExitStack
+
+import nats
+
+from tests.postgres.server import wait_until
+from tests.routes.servers.processes import NatsServer, free_port
+
+
+class EngineServer(NatsServer):
+    """A NATS server as the engine needs it. It does not wait for the disk: a killed process leaves what it wrote."""
+
+    def command(self):
+        """Return how it is started."""
+        config = self.folder / "conf"
+        store = f'jetstream {{ store_dir: "{self.folder}/data" }}'
+        config.write_text(f"listen: 127.0.0.1:{self.port}\nmax_payload: 8MB\n{store}\n")
+        return [self.program, "-c", config]
+
+
+class ClusterServer(EngineServer):
+    """One of three servers.
+
+    Args:
+        program: the server.
+        name: its name.
+        routes: the ports at which they talk to each other, its own first.
+    """
+
+    def __init__(self, program, name, routes):
+        super().__init__(program)
+        self.name = name
+        self._routes = routes
+
+    def command(self):
+        """Return how it is started."""
+        config = self.folder / "conf"
+        peers = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self._routes)
+        config.write_text(
+            f"server_name: {self.name}\nlisten: 127.0.0.1:{self.port}\nmax_payload: 8MB\n"
+            f'jetstream {{ store_dir: "{self.folder}/data" }}\n'
+            f"cluster {{ name: c, listen: 127.0.0.1:{self._routes[0]}, no_advertise: true, routes: [{peers}] }}\n"
+        )
+        return [self.program, "-c", config]
+
+
+class Cluster:
+    """Three servers that keep everything together. Use it in a ``with`` block."""
+
+    def __init__(self, program):
+        routes = [free_port() for _ in range(3)]
+        turned = [routes[turn:] + routes[:turn] for turn in range(3)]
+        self.servers = [ClusterServer(program, f"n{number}", turned[number]) for number in range(3)]
+        self._stack = ExitStack()
+
+    def __enter__(self):
+        for server in self.servers:
+            self._stack.enter_context(server)
+        wait_until(self._has_leader, "a cluster that elects leaders", self.servers[0].log)
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()
+
+    @property
+    def urls(self):
+        """Where they are."""
+        return [server.url for server in self.servers]
+
+    def leader(self, stream):
+        """Return the server that leads a stream, as the others know it; None while there is none."""
+        for server in self.servers:
+            try:
+                answer = ask(server.url, f"STREAM.INFO.{stream}")
+            except (OSError, TimeoutError, nats.errors.Error):
+                continue
+            name = answer.get("cluster", {}).get("leader")
+            if name is not None:
+                return next(each for each in self.servers if each.name == name)
+        return None
+
+    def _has_leader(self):
+        config = {"name": "probe", "subjects": ["probe.>"], "num_replicas": 3}
+        try:
+            answer = ask(self.servers[0].url, "STREAM.CREATE.probe", config)
+        except (OSError, TimeoutError, nats.errors.Error):
+            return False
+        return "error" not in answer
+
+
+def ask(url, what, body=None):
+    """Return what JetStream answers."""
+
+    async def asked():
+        client = await nats.connect(url, allow_reconnect=False, connect_timeout=2, error_cb=ignore)
+        try:
+            payload = json.dumps(body).encode() if body else b""
+            return json.loads((await client.request(f"$JS.API.{what}", payload, timeout=3)).data)
+        finally:
+            await client.close()
+
+    return asyncio.run(asked())
+
+
+async def ignore(_):
+    """Say nothing about what the client reports beside what it raises."""
+
+
+def remove_stream(url, name):
+    """Take a namespace away."""
+    ask(url, f"STREAM.DELETE.{name}")
