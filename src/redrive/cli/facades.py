@@ -6,6 +6,7 @@ from typing import cast
 import redrive
 from redrive.attention import Attention
 from redrive.broker import Broker
+from redrive.broker.port import Database, find_ability
 from redrive.broker.views import View
 from redrive.errors import InvalidSetting, NotSupported
 from redrive.history import History
@@ -22,6 +23,11 @@ from redrive.remote import (
 )
 from redrive.routes import Route, RouteInfo, Routes, views
 from redrive.routes.removal import readable_route
+
+
+def has_history(broker: Broker) -> bool:
+    """Say whether there is a history of a broker: it is kept in databases only. A server has one."""
+    return isinstance(broker, RemoteBroker) or find_ability(broker.engine, Database) is not None
 
 
 def open_history(broker: Broker) -> History:

@@ -212,7 +212,8 @@ class LaneRunner:
     # --- the rate
 
     def _page_size(self, batch: Batch) -> int:
-        page = self._settings.page
+        most = self._engine.capabilities.most_effects or 2 * self._settings.page
+        page = min(self._settings.page, most // 2)  # each message is sent and completed
         return page if batch.plan.rate is None else min(page, at_once(batch.plan.rate))
 
     async def _respect_others(self, batch: Batch) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from rich.text import Text
 
 from redrive.cli.exit_status import ExitStatus
-from redrive.cli.facades import open_history
+from redrive.cli.facades import has_history, open_history
 from redrive.cli.open import OpenRecovery
 from redrive.cli.output import console
 from redrive.cli.output.operation_detail import unknown_ids_text
@@ -70,8 +70,10 @@ async def forecast(
     unread = await opened.unread()
     is_repeated = key is not None and await opened.recovery.ledger.requested(key) is not None
     hint = opened.unread_hint(unread)
-    async with open_history(opened.broker) as history:
-        destinations = await history.destinations(found.by_destination)
+    destinations: list[DestinationHealth] = []
+    if has_history(opened.broker):
+        async with open_history(opened.broker) as history:
+            destinations = await history.destinations(found.by_destination)
     return Forecast(chosen, found, previews, sent, unread, hint, is_repeated, destinations)
 
 
