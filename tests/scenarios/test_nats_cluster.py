@@ -154,6 +154,7 @@ def test_hand_overs_happen_once_however_often_leaders_are_killed(whole):
         scene.check(left, bills)
 
 
+@pytest.mark.torture
 def test_everything_is_there_after_all_servers_were_killed(whole):
     namespace = next(names)
 
@@ -186,6 +187,7 @@ def test_everything_is_there_after_all_servers_were_killed(whole):
     asyncio.run(after())
 
 
+@pytest.mark.torture
 def test_no_call_hangs_while_the_leader_is_paused(whole):
     namespace = next(names)
 
