@@ -42,7 +42,7 @@ def test_it_runs_is_written_down_and_leaves_nothing_behind(engine, folder, tmp_p
     data = json.loads(figures.read_text())
     found = data["figures"][engine]
     assert found["recover"].keys() == {"100", "400"}
-    assert found["recover"]["100"].keys() == {"redrive"} | RAW
+    assert found["recover"]["100"].keys() == {"redrive", "redrive, reads failures"} | RAW
     assert found["recover"]["400"].keys() == {"redrive", "redrive, run() in one process"} | RAW
     assert all(len(runs) == 1 and runs[0] > 0 for runs in found["recover"]["400"].values())
     assert found["ingest"].keys() == {"100", "400"}

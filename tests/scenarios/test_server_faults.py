@@ -164,6 +164,9 @@ def test_a_database_that_goes_away_under_load_comes_back_and_nothing_is_lost(
             breakable_postgres.stop("immediate")
             wait_until(lambda: senders.answers["engine-unavailable"] > 5, "answers that say that the store is away")
             assert get(base, "/live").status_code == 200
+            wait_until(
+                lambda: get(base, "/ready").status_code == 503, "a server that is not ready"
+            )  # it asks once a second
             missing = get(base, "/ready")
             assert (missing.status_code, missing.json()["missing"][0]["what"]) == (503, "store")
             page = get(base, "/api/v1/failures")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What was submitted in this process a moment ago, so that it need not be read again to be processed. Pure: no I/O.
 
-Whoever processes a task is told by the store whether it is still as its message says, when the outcome is stored; what
-is kept here never changes. A task of another process, and one that has waited for long, is read from the store.
+A process that stores the outcome of a task learns from the store whether it is still as its message says; what is kept
+here never changes. A task of another process, and one that has waited for long, is read from the store.
 """
 
 from collections import OrderedDict
@@ -56,14 +56,14 @@ class FreshInputs:
             self._bytes -= _size_of(oldest.items)
 
     def taken(self, token: TaskToken) -> ProcessInput | None:
-        """Return the input of a task whose course nobody has changed, and keep it no longer."""
+        """Return the input of a task whose course no one has changed, and keep it no longer."""
         found = self._kept.pop(token.task, None)
         if found is not None:
             self._bytes -= _size_of(found.items)
         return None if token.epoch or token.retries else found
 
     def forget(self, task: str) -> None:
-        """Keep the input of a task no longer: it was not stored, or somebody has changed its course."""
+        """Keep the input of a task no longer: it was not stored, or someone has changed its course."""
         self.taken(TaskToken(task))
 
 

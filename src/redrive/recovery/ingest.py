@@ -170,7 +170,7 @@ class Ingester:
         """Read pages of failures without locks, together with others; return how many messages there were.
 
         Whatever is unusual is left where it is, to be locked: messages that were delivered before or cannot be read,
-        and pages of which somebody else has taken a message.
+        and pages of which another process has taken a message.
         """
         found = 0
         while page := await self._next_unlocked(queue, unlocked):
@@ -185,7 +185,7 @@ class Ingester:
                 async with self._storing:
                     recorded = await self._ledger.record_unlocked(arrivals, queue=queue, sequences=sequences)
             except LockLost:
-                unlocked.pages = 0  # somebody else reads here, too
+                unlocked.pages = 0  # another process reads here, too
                 continue
             if self._is_reported(MessageFailed):
                 self._reported(arrivals, recorded, ())

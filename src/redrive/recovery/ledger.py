@@ -58,7 +58,7 @@ class FailureStore(Protocol):
     async def record_unlocked(
         self, arrivals: Sequence[Arrival], *, queue: str, sequences: Sequence[int]
     ) -> list[Recorded]:
-        """Record failures of messages that nobody has locked, and take these out of their queue, in one transaction.
+        """Record failures of messages that no one has locked, and take these out of their queue, in one transaction.
 
         Only if the ledger is with the queues.
 
@@ -68,7 +68,7 @@ class FailureStore(Protocol):
             sequences: the numbers of their messages there.
 
         Raises:
-            LockLost: one of those messages is gone, or was delivered to somebody; nothing was done.
+            LockLost: one of those messages is gone, or was delivered to someone; nothing was done.
         """
         ...
 

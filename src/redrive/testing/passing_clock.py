@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A clock for tests of stores that have a clock of their own, which nobody can move."""
+"""A clock for tests of stores that have a clock of their own, which no one can move."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _LONGEST_S: Final = 2.5
 class PassingClock(ManualClock):
     """A clock that is moved like a ``ManualClock``, and really waits meanwhile, only not so long.
 
-    A store is told to let a second of this clock last as long as ``pace`` says. So instants are as exact as those of a
+    A store has to let a second of this clock last as long as ``pace`` says. So instants are as exact as those of a
     ``ManualClock``, and whatever the store does by itself has happened when ``advance`` returns.
 
     Args:

@@ -46,7 +46,7 @@ class EffectPlan:
         entries: the messages.
         results: what each effect gives back.
         used: the locks it settles.
-        given_back: the locks that the server is only told about: their messages stay as they are.
+        given_back: the locks that only the server hears of: their messages stay as they are.
         touched: the names of the queues that get something.
         woken: the keys of those in which something becomes ready.
     """

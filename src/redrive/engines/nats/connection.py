@@ -56,7 +56,7 @@ class NatsConnection:
 
     Args:
         servers: their addresses.
-        patience: for how many seconds a request is made again while nobody answers.
+        patience: for how many seconds a request is made again while no server answers.
         attempt: for how many seconds one attempt may go without an answer.
         on_new: called when a connection was made, with the client: subscriptions are made there.
     """
@@ -94,7 +94,7 @@ class NatsConnection:
         return self._client.max_payload if self._client is not None else 1_048_576
 
     async def open(self) -> None:
-        """Connect, once: a server that is not there is told at once."""
+        """Connect, once: a server that is not there is reported at once."""
         self._is_open = self._was_open = True
         try:
             client = await self.client()
@@ -177,11 +177,11 @@ class NatsConnection:
     # --- requests
 
     async def again(self, operation: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Make a request that may be made twice, and make it again while nobody answers."""
+        """Make a request that may be made twice, and make it again while no server answers."""
         try:
             return await self._retry.using(operation=f"nats {operation}").call_async(call, *args)
         except DeadlineExceeded as error:  # in the middle of an attempt, which may have been done
-            raise errors.unanswered(f"{self.where}: nobody has answered in time ({error})") from error
+            raise errors.unanswered(f"{self.where}: no server has answered in time ({error})") from error
 
     async def ask(self, subject: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
         """Make a request, once; return the answer.
@@ -196,7 +196,7 @@ class NatsConnection:
                 return (await client.request(subject, body, timeout=self._attempt, headers=headers)).data
         except NoRespondersError as error:
             raise EngineUnavailable(
-                f"{self.where}: nobody answers; a leader is being elected, or it is gone"
+                f"{self.where}: no server answers; a leader is being elected, or it is gone"
             ) from error
         except errors.Trouble as error:
             if self._forbidden:

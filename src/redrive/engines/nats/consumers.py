@@ -33,7 +33,7 @@ class HandedOut:
         subject: where it is.
         sequence: its number in the stream.
         times: how often this version of it was handed out.
-        reply: how the server is told what became of it.
+        reply: how the server learns what became of it.
         headers: its headers.
         body: the rest.
     """
@@ -52,7 +52,7 @@ class ConsumerProgress:
 
     Attributes:
         last: the stream's number of the last message that it has handed out.
-        out: how many it has handed out that nobody has settled.
+        out: how many it has handed out that no one has settled.
         waiting: how many it has not handed out yet.
     """
 
@@ -163,7 +163,7 @@ class Consumers:
             return  # then it is handed out again, or goes by itself
 
     async def settled(self) -> None:
-        """Wait until the server has heard all that it was told."""
+        """Wait until the server has heard all that was sent to it."""
         if self._acknowledging:
             await asyncio.gather(*self._acknowledging)
 

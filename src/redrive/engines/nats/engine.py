@@ -61,7 +61,7 @@ from redrive.errors import InvalidSetting, RedriveError
 T = TypeVar("T")
 
 _LOOK_EVERY_S: Final = 0.5
-"""How long what has come due, or whose lock has ended, may wait for a receiver: nobody tells of these."""
+"""How long what has come due, or whose lock has ended, may wait for a receiver: no one tells of these."""
 
 _MOST_EFFECTS: Final = MOST_IN_A_CHANGE // 2
 """Most effects store one message, some two."""
@@ -76,7 +76,7 @@ class NatsEngine:
         servers: their addresses: ``nats://user:password@host:4222``.
         namespace: what its stream is called; two namespaces know nothing of each other.
         replicas: on how many servers everything is kept; None: on three, if there are as many, and otherwise on one.
-        patience: for how many seconds a call is made again while nobody answers, as during an election.
+        patience: for how many seconds a call is made again while no server answers, as during an election.
         attempt: for how many seconds an attempt may go without an answer.
         clock: what waiting, expiry and the engine's own deadlines of locks go by.
         pace: how many of the server's seconds one of the clock's is; less than 1 in tests, so that they need not wait.
@@ -321,7 +321,7 @@ class NatsEngine:
         return task
 
     def _start(self, doing: Coroutine[Any, Any, None]) -> None:
-        """Begin what nobody waits for."""
+        """Begin what no one waits for."""
         self._started(doing).add_done_callback(lambda _: None)
 
     def _ended(self, task: "asyncio.Future[Any]") -> None:
@@ -377,7 +377,7 @@ class NatsEngine:
 
     @contextmanager
     def _attending(self, queue: str) -> Generator[None]:
-        """Let a queue be in use while somebody asks or waits for its messages."""
+        """Let a queue be in use while someone asks or waits for its messages."""
         self._attended[queue] += 1
         try:
             yield
@@ -386,7 +386,7 @@ class NatsEngine:
             self._attended += Counter()  # without those that are at zero
 
     async def _look(self, queues: Sequence[str]) -> tuple[Sequence[str], float | None]:
-        """Wake everybody: only a receive finds out what has come due, and whose lock has ended."""
+        """Wake all of them: only a receive finds out what has come due, and whose lock has ended."""
         return queues, None
 
     async def _tell(self, keys: set[str]) -> None:

@@ -118,7 +118,7 @@ class GroupCommit:
 
         Raises:
             StreamRefusal: a fence has held, and nothing was done.
-            EngineUnavailable: nobody answers; if it ``may_be_done``, that could not be found out.
+            EngineUnavailable: no server answers; if it ``may_be_done``, that could not be found out.
         """
         self._connection.check_open()
         if len(entries) > MOST_IN_A_CHANGE:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The locks of this engine, each with a deadline of its own, and what a token says about the locks of others.
 
-The server ends locks too, a little later, and gives the message to the next receiver. It would also obey whoever
+The server ends locks too, a little later, and gives the message to the next receiver. It would also obey one that
 settles late; so an engine settles nothing after its own deadline. Should a process be frozen between that check and its
 request, the message's number in the stream decides: one settlement of it wins.
 """
@@ -31,7 +31,7 @@ class Held:
         number: the message's own.
         count: how often it was delivered, this time included.
         until: when the lock ends.
-        reply: how the server is told about it; empty where the lock is part of the record.
+        reply: how the server learns about it; empty where the lock is part of the record.
         queue: the name of the queue.
         record: the message; None if another engine has it.
     """
@@ -100,7 +100,7 @@ class Locks:
         return replace(held, queue=lock.queue) if is_good and held.number == lock.sequence else None
 
     async def use(self, locks: Iterable[Lock]) -> "Callable[[], None]":
-        """Wait until nobody else is about to settle with these locks; return what says that it is over."""
+        """Wait until no one else is about to settle with these locks; return what says that it is over."""
         tokens = {lock.token for lock in locks}
         while used := [self._in_use[token] for token in tokens if token in self._in_use]:
             await asyncio.wait(used)

@@ -3,7 +3,7 @@
 
 What a queue is, is one stored message, and every change of it is fenced by the version it was made of. The consumer
 comes after it, and is made by the first receive if a crash has come between; when a queue is deleted, what it held
-goes after it, and can be reached by nobody any more.
+goes after it, and can be reached by no one any more.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Does what no call asks for: removes what has expired, and queues that nobody uses."""
+"""Does what no call asks for: removes what has expired, and queues that no one uses."""
 
 from collections.abc import Collection
 from typing import Final
@@ -41,7 +41,7 @@ class Tidying:
 
         Args:
             limit: how many messages it may remove.
-            waited_for: queues that are in use, since somebody waits for them.
+            waited_for: queues that are in use, since someone waits for them.
         """
         released = self._locks.sort_out(limit)
         queues = await self._catalog.all()
@@ -109,7 +109,7 @@ class Tidying:
         return done, True
 
     def _may_be_locked(self, record: MessageRecord, now: float, progress: ConsumerProgress) -> bool:
-        """Say whether somebody may have a message: then it does not expire yet."""
+        """Say whether someone may have a message: then it does not expire yet."""
         if record.place.lane is not MessageLane.READY:
             return record.token is not None and record.until > now
         subject = self._subjects.message(record.place)

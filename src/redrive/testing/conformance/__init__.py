@@ -13,7 +13,7 @@ Derive a class and override the fixture that makes your engine::
 
 Behaviours an engine cannot have are skipped with a reason, by what its ``capabilities`` say, and the run ends with a
 list of them. No behaviour sleeps: time is a ``ManualClock`` that is moved. If your store has its own clock, override
-the fixture ``clock`` with one that moves it; if nobody can move it, with a ``PassingClock``, which waits.
+the fixture ``clock`` with one that moves it; if no one can move it, with a ``PassingClock``, which waits.
 """
 
 import pytest

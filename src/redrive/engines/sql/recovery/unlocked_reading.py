@@ -6,27 +6,30 @@ and are taken out in the transaction that records their failures, if they are st
 at which a failure is in both places or in neither, and of two processes that looked at the same message one is refused.
 
 What a lock does beside that is to count deliveries: it tells which messages were being read when a process died. A note
-does that here, which is there while a process reads: it stays when the process dies, and whoever finds it locks.
+does that here, which is there while a process reads: it stays when the process dies, and a process that finds it locks.
 """
 
 from collections.abc import Sequence
 
 from redrive.broker import tallies
+from redrive.broker.port import State
 from redrive.engines.sql.history.tallies import add
 from redrive.engines.sql.recovery.failure_records import record
 from redrive.engines.sql.script import Script, Sql, now
+from redrive.engines.sql.transition_sql import among
 from redrive.errors import LockLost
 from redrive.recovery.port import Arrival, Recorded
 
 _TAKE = (
     "DELETE FROM @.messages WHERE sequence IN @ints AND +queue = (SELECT id FROM @.queues WHERE name = ?)"
-    " AND +state = 0 AND delivery_count = 0 AND (expires IS NULL OR +expires > ?) RETURNING sequence"
+    f" AND {among('+state', [State.READY])} AND delivery_count = 0 AND (expires IS NULL OR +expires > ?)"
+    " RETURNING sequence"
 )
 """The plus signs keep SQLite to the messages' numbers, of which there are few."""
 
 
 def record_unlocked(arrivals: Sequence[Arrival], *, queue: str, sequences: Sequence[int]) -> Script[list[Recorded]]:
-    """Record failures, and take their messages out of their queue, if nobody has locked them since they were seen."""
+    """Record failures, and take their messages out of their queue, if these are as they were when they were seen."""
     recorded = yield from record(arrivals)
     time = yield from now()
     taken = yield Sql(_TAKE, [list(sequences), queue, time])
