@@ -11,7 +11,8 @@ from playwright.async_api import expect
 from tests.browser.acts import listens, row
 from tests.browser.store import fail, fail_in_many_ways, order, payments
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+# In make torture: on a busy machine one of them waits in vain, now and then, and it is not known why.
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.torture]
 
 TABS = 9
 """More than the six connections that a browser makes to one server."""

@@ -14,7 +14,8 @@ from tests.browser.acts import listens, press, row, sign_in, until, working
 from tests.browser.conftest import both_databases
 from tests.browser.store import PASSWORD, fail, payments
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+# In make torture: on a busy machine one of them waits in vain, now and then, and it is not known why.
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.torture]
 
 
 @pytest_asyncio.fixture(loop_scope="session")

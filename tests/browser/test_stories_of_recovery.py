@@ -10,7 +10,8 @@ from tests.browser.acts import listens, number_in, outcomes, press, row, says, u
 from tests.browser.conftest import both_databases
 from tests.browser.store import fail, order, payments
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+# In make torture: on a busy machine one of them waits in vain, now and then, and it is not known why.
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.torture]
 
 
 @both_databases
