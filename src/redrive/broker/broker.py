@@ -45,13 +45,13 @@ from redrive.broker.port import (
     check_effects,
     find_ability,
 )
+from redrive.broker.receive_wait import waited
 from redrive.broker.retry_engine import retrying
 from redrive.broker.rounds import Rounds
 from redrive.broker.rules import dead_letter_queue
 from redrive.broker.session import Session
 from redrive.broker.settings import QueueOptions, TopicOptions, check_max_messages
 from redrive.broker.topics import RuleLike, check_subscription
-from redrive.broker.waiting import waited
 from redrive.clock import Clock, system_clock
 from redrive.errors import UsageError
 from redrive.retry import Policy, Retry

@@ -47,12 +47,12 @@ from redrive.engines.nats.connection import NatsConnection
 from redrive.engines.nats.consumers import Consumers
 from redrive.engines.nats.errors import StreamRefusal
 from redrive.engines.nats.group_commit import MOST_IN_A_CHANGE, GroupCommit, StreamEntry
+from redrive.engines.nats.inspection import Looking
 from redrive.engines.nats.locks import Locks
-from redrive.engines.nats.looking import Looking
 from redrive.engines.nats.numbers import Numbers
 from redrive.engines.nats.parts import Parts
 from redrive.engines.nats.queues import Queues
-from redrive.engines.nats.receiving import Receiving
+from redrive.engines.nats.receiver import Receiving
 from redrive.engines.nats.stream import ensure_stream
 from redrive.engines.nats.subjects import Subjects
 from redrive.engines.nats.upkeep import Tidying

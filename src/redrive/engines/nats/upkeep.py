@@ -10,7 +10,7 @@ from redrive.engines.nats.catalog import Definition
 from redrive.engines.nats.consumers import ConsumerProgress
 from redrive.engines.nats.parts import Parts
 from redrive.engines.nats.queues import Queues
-from redrive.engines.nats.receiving import Receiving
+from redrive.engines.nats.receiver import Receiving
 from redrive.engines.nats.records import MessageRecord
 from redrive.engines.nats.subjects import MessageLane
 

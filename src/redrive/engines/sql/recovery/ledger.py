@@ -15,10 +15,10 @@ from redrive.engines.sql.recovery import (
     keys,
     kinds,
     leases,
+    lockless_reads,
     operation_work,
     search,
     set_asides,
-    unlocked_reading,
 )
 from redrive.engines.sql.recovery import operations as operations_sql
 from redrive.engines.sql.verbs import SqlStore, joins, reads, writes
@@ -59,9 +59,9 @@ class SqlLedger(SqlStore):
 
     _record = writes(failure_records.record)
     _recording = joins(failure_records.recording, together=True)
-    record_unlocked = writes(unlocked_reading.record_unlocked, together=True)
-    begin_reading = writes(unlocked_reading.begin_reading)
-    end_reading = writes(unlocked_reading.end_reading)
+    record_unlocked = writes(lockless_reads.record_unlocked, together=True)
+    begin_reading = writes(lockless_reads.begin_reading)
+    end_reading = writes(lockless_reads.end_reading)
     confirm = writes(failure_records.confirm)
     find = reads(failures.find)
     newest_in_groups = reads(failures.newest_in_groups)

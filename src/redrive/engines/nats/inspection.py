@@ -21,7 +21,7 @@ from redrive.engines.nats.catalog import Definition
 from redrive.engines.nats.consumers import ConsumerProgress
 from redrive.engines.nats.group_commit import StreamEntry
 from redrive.engines.nats.parts import Parts
-from redrive.engines.nats.receiving import Receiving
+from redrive.engines.nats.receiver import Receiving
 from redrive.engines.nats.records import GONE, MessageRecord
 from redrive.engines.nats.subjects import MessageLane
 
