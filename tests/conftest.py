@@ -4,6 +4,7 @@
 import gc
 import os
 
+import pytest
 from hypothesis import settings
 
 from tests import in_memory
@@ -23,6 +24,7 @@ from tests.postgres.fixtures import (  # noqa: F401 - pytest finds fixtures by t
     postgres_url,
     shared_breakable_postgres,
 )
+from tests.sample import leave_to_torture
 
 
 def pytest_configure(config):
@@ -35,8 +37,10 @@ LONG = ("tests/conformance/test_model.py", "tests/scenarios/", "tests/bench/", "
 """Where tests take seconds. They are begun first: at the end one of them would keep one process at work, alone."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
 def pytest_collection_modifyitems(items):
-    """Put long tests in front."""
+    """Leave some to ``make torture``, and put long tests in front."""
+    leave_to_torture(items)
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
@@ -51,7 +55,7 @@ def pytest_collection_finish():
 
 # No deadline: a slow machine is not a wrong result. HYPOTHESIS_PROFILE=thorough is what `make torture` uses;
 # ci repeats the same examples on every run, for bisecting.
-settings.register_profile("default", deadline=None, max_examples=100)
+settings.register_profile("default", deadline=None, max_examples=50)
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "bench" / "direct_routes.py"
 
 
@@ -27,5 +29,6 @@ def test_it_runs_and_is_written_down(tmp_path):
     assert "stale" not in page.read_text()
 
 
+@pytest.mark.torture
 def test_it_shows_the_memory_on_the_way():
     assert "MiB at the end" in run("--memory")

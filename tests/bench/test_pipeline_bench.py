@@ -29,6 +29,7 @@ def folder():
 
 
 @engines
+@pytest.mark.torture
 def test_it_runs_is_written_down_and_leaves_nothing_behind(engine, folder, tmp_path):
     figures, page = tmp_path / "figures.json", tmp_path / "page.md"
     page.write_text("before\n<!-- bench:begin -->\nstale\n<!-- bench:end -->\nafter\n", encoding="utf-8")

@@ -57,6 +57,7 @@ def test_it_runs_is_written_down_and_leaves_nothing_behind(engine, folder, tmp_p
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.torture
 def test_what_was_not_measured_is_not_claimed(folder):
     printed = bench("--only", "look", "--size", "123", "--rounds", "1", "--engine", "sqlite", "--dir", folder)
 

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "bench" / "server.py"
 
 
+@pytest.mark.torture
 def test_it_runs_is_written_down_and_leaves_nothing_behind(tmp_path):
     figures, page, folder = tmp_path / "figures.json", tmp_path / "page.md", tmp_path / "folder"
     page.write_text("before\n<!-- bench:begin -->\nstale\n<!-- bench:end -->\nafter\n", encoding="utf-8")

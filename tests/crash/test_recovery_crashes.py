@@ -17,7 +17,7 @@ from tests.recovery.sites import CHANGES
 
 long = [pytest.mark.torture, pytest.mark.timeout(3_600)]
 MOST_CALLS = 400
-STRIDES = {name: 3 if name == "plain" else 12 for name in SCENARIOS}
+STRIDES = {name: 8 if name == "plain" else 40 for name in SCENARIOS}
 """At which calls of a kind it happens, every day."""
 
 CHANGING = CHANGES | {"apply", "lock_next", "declare", "hold", "release"}
@@ -56,7 +56,7 @@ async def test_a_process_that_dies_before_any_call_leaves_nothing_behind(quick_w
     await every_point(quick_world, SCENARIOS[name], stride=stride, among=CHANGING)
 
 
-@pytest.mark.parametrize("stride", [pytest.param(100, id="some"), pytest.param(1, id="all", marks=long)])
+@pytest.mark.parametrize("stride", [pytest.param(400, id="some"), pytest.param(1, id="all", marks=long)])
 async def test_a_process_that_dies_while_functions_change_messages_leaves_nothing_behind(quick_world, stride):
     await every_point(quick_world, Mended(), stride=stride, among={"mark", "claim", "staged", "apply", "forwarded"})
 
@@ -70,7 +70,7 @@ async def test_a_process_that_dies_after_any_call_leaves_nothing_behind(new_worl
 @pytest.mark.parametrize(
     ("name", "stride"),
     [
-        pytest.param("plain", 15, id="plain-some"),
+        pytest.param("plain", 40, id="plain-some"),
         *(pytest.param(name, 1, id=f"{name}-all", marks=long) for name in ("plain", "paused", "poisoned", "ingest")),
     ],
 )
@@ -81,7 +81,7 @@ async def test_a_call_that_fails_with_or_without_its_effect_is_made_again(quick_
 @pytest.mark.parametrize(
     ("name", "stride", "seconds"),
     [
-        *(pytest.param(name, 25, 1, id=f"{name}-some") for name in ("plain", "paused", "cancelled", "poisoned")),
+        *(pytest.param(name, 60, 1, id=f"{name}-some") for name in ("plain", "paused", "poisoned")),
         *(pytest.param(name, 1, 12, id=f"{name}-all", marks=long) for name in SCENARIOS),
     ],
 )
@@ -95,7 +95,7 @@ async def test_the_process_that_goes_on_may_die_too(new_world, name, stride, sec
                 await run(world, SCENARIOS[name], Mishap(nth), Mishap(second))
 
 
-@pytest.mark.parametrize("stride", [pytest.param(7, id="some"), pytest.param(1, id="all", marks=long)])
+@pytest.mark.parametrize("stride", [pytest.param(20, id="some"), pytest.param(1, id="all", marks=long)])
 async def test_copies_of_an_attempt_that_came_to_nothing_are_never_sent(quick_world, stride):
     async with quick_world() as world:
         await prepared(world, SCENARIOS["plain"])
@@ -107,7 +107,7 @@ async def test_copies_of_an_attempt_that_came_to_nothing_are_never_sent(quick_wo
             await run(world, SCENARIOS["plain"], Mishap(staged), Mishap(second))
 
 
-@pytest.mark.parametrize("trials", [pytest.param(10, id="some"), pytest.param(3_000, id="many", marks=long)])
+@pytest.mark.parametrize("trials", [pytest.param(5, id="some"), pytest.param(3_000, id="many", marks=long)])
 async def test_a_process_after_another_dies_until_one_gets_through(new_world, trials):
     for trial in range(trials):
         chance = random.Random(trial)
