@@ -190,6 +190,27 @@ async def test_a_page_that_could_not_be_fetched_says_so_and_is_fetched_again(liv
     await live.says("Live")
 
 
+def with_new_groups(html, many):
+    """Return a fragment with groups that were not there before, as copies of the first."""
+    first = re.search(r'<article class="g".*?</article>', html, re.DOTALL)[0]
+    known = re.search('data-id="([^"]+)"', first)[1]
+    return html.replace(first, "".join(first.replace(known, f"{new:016x}") for new in range(many)) + first)
+
+
+async def test_a_screen_reader_hears_one_sentence_in_ten_seconds(live):
+    await live.open("/failed")
+    html, heard = await live.fragment("/failed"), live.page.locator("[role=status][aria-live=polite]")
+    for many in (1, 2, 3):
+        await live.hears("failed")
+        await live.passes(FOLLOWS_IN_MS)
+        await live.answer(with_new_groups(html, many))
+        words = "1 new group · show" if many == 1 else f"{many} new groups · show"
+        await expect(live.page.get_by_role("button", name=words)).to_be_visible()
+        await expect(heard).to_have_text("1 new group · show")
+    await live.passes(10_000)
+    await expect(heard).to_have_text("3 new groups · show")
+
+
 async def test_ticks_are_where_they_belong_as_soon_as_rows_are_new(live):
     await live.open("/failed/list")
     boxes = live.page.get_by_role("checkbox", name=re.compile("^Choose [0-9a-f]{32}$"))
@@ -243,7 +264,9 @@ async def test_a_key_that_comes_late_stands_for_itself(live):
     await live.page.keyboard.press("g")
     await live.passes(3_000)
     await live.page.keyboard.press("j")
-    await expect(row(live.page, "ProviderTimeout").get_by_role("link", name="ProviderTimeout", exact=True)).to_be_focused()
+    await expect(
+        row(live.page, "ProviderTimeout").get_by_role("link", name="ProviderTimeout", exact=True)
+    ).to_be_focused()
     await live.passes(3_000)
     await live.page.keyboard.press("q")
     await expect(live.page.get_by_role("heading", name="Failed", exact=True)).to_be_visible()
