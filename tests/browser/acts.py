@@ -21,6 +21,13 @@ async def working(desk, worker):
         worker.stop()
 
 
+async def go_signed_in(page, base, name, to):
+    """Go to a page as somebody who has signed in before."""
+    answer = await page.request.post(f"{base}/login", form={"name": name, "password": PASSWORD, "next": "/live"})
+    assert answer.ok
+    await page.goto(f"{base}{to}")
+
+
 async def sign_in(page, base, name, to="/"):
     """Sign in, and go to a page."""
     await page.goto(f"{base}{to}")

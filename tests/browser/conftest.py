@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A real browser in front of a real server: one browser for all tests of a process, a context for each test.
+"""A real browser in front of a real server: one browser for all tests of a process, and pages that are used again.
 
 Tests and server share one loop, that of the session: Playwright's. Every test fails when the browser reports an error,
 a violation of the policy, or a request to another machine.
@@ -154,6 +154,11 @@ async def desk(url):
 both_databases = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 """Lets a test be run on both databases; others are on SQLite alone, as what differs is tested with the API."""
 
+postgres_in_torture = pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("postgres", marks=pytest.mark.torture)], indirect=True
+)
+"""Lets a story be told on both databases, every day on SQLite."""
+
 
 class Troubles(list):
     """What the browser reported in a test.
@@ -206,10 +211,56 @@ def _is_ours(address):
     return address.startswith(("http://127.0.0.1:", "data:", "about:"))
 
 
+class Windows:
+    """Pages, each in a browser of its own: a person has one. They are used again, as a new one takes long.
+
+    A test finds one as if it was new: without cookies, and every server has an origin of its own, so that nothing that
+    a page has kept is found by another test.
+
+    Attributes:
+        troubles: where reports go.
+    """
+
+    def __init__(self, chrome):
+        self._chrome = chrome
+        self._idle, self._used = [], []
+        self.troubles = Troubles()
+
+    def note(self, report):
+        self.troubles.note(report)
+
+    async def open(self):
+        """Return a page that no other person has."""
+        page = self._idle.pop() if self._idle else await (await open_context(self._chrome, self)).new_page()
+        self._used.append(page)
+        return page
+
+    async def leave(self):
+        """Let the next test have all pages."""
+        while self._used:
+            page = self._used.pop()
+            await page.goto("about:blank")
+            await page.context.clear_cookies()
+            self._idle.append(page)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def windows(chrome):
+    return Windows(chrome)
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(new_context):
+async def new_page(windows, troubles, serve):  # noqa: ARG001 - it is left before the server ends
+    """Return what gives a person a page."""
+    windows.troubles = troubles
+    yield windows.open
+    await windows.leave()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(new_page):
     """A page in a browser of its own."""
-    return await (await new_context()).new_page()
+    return await new_page()
 
 
 @asynccontextmanager

@@ -6,16 +6,13 @@ import re
 
 import httpx
 import pytest
+import pytest_asyncio
 from playwright.async_api import expect
 
 from tests.browser.acts import listens, row
 from tests.browser.store import fail, fail_in_many_ways, order, payments
 
-# In make torture: on a busy machine one of them waits in vain, now and then, and it is not known why.
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.torture]
-
-TABS = 9
-"""More than the six connections that a browser makes to one server."""
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 LARGEST_PAGE = 12 * 1_024
 
@@ -38,13 +35,18 @@ class Streams:
         return sum(not each.frame.page.is_closed() for each in self._open)
 
 
-async def test_nine_tabs_share_one_stream_and_say_how_old_they_are(url, desk, serve, new_context, troubles):
+@pytest_asyncio.fixture(loop_scope="session", params=[3, pytest.param(9, marks=pytest.mark.torture)])
+async def browser(request, new_context):
+    """The streams and the tabs of a browser; in the long version it has more than the connections that it makes."""
+    context = await new_context()
+    return Streams(context), [await context.new_page() for _ in range(request.param)]
+
+
+async def test_tabs_share_one_stream_and_say_how_old_they_are(url, desk, serve, browser, troubles):
     troubles.expected = ("ERR_", "503")
     await fail(desk, 5)
     base = await serve(url)
-    context = await new_context()
-    streams = Streams(context)
-    tabs = [await context.new_page() for _ in range(TABS)]
+    streams, tabs = browser
     for tab in tabs:
         await tab.goto(f"{base}/failed")
         await _says(tab, "Live")
@@ -77,6 +79,7 @@ async def _one_more_fails(desk, number):
     await payments().run(desk.broker, until_idle=True)
 
 
+@pytest.mark.torture
 async def test_live_updates_can_be_paused_in_all_words(url, desk, serve, page):
     await fail(desk, 5)
     base = await serve(url)
@@ -132,7 +135,7 @@ async def test_a_group_that_is_gone_stays_where_it_was_and_says_so(url, desk, se
     await expect(row(page, "CardDeclined")).to_have_count(0)
 
 
-@pytest.mark.parametrize(("failures", "groups"), [(2_000, 60), pytest.param(100_000, 400, marks=pytest.mark.torture)])
+@pytest.mark.parametrize(("failures", "groups"), [(600, 60), pytest.param(100_000, 400, marks=pytest.mark.torture)])
 async def test_pages_of_many_failures_are_small(url, desk, serve, failures, groups):
     await fail_in_many_ways(desk, groups, failures // groups)
     failed = (await desk.recovery.failed(limit=1))[0]

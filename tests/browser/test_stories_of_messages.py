@@ -23,8 +23,7 @@ from tests.browser.looks import FILES, addresses
 from tests.browser.store import PASSWORD
 from tests.patience import PATIENCE_S
 
-# In make torture: on a busy machine one of them waits in vain, now and then, and it is not known why.
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.torture]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 RUNS = "alert(1)"
 XSS = (
@@ -84,6 +83,7 @@ async def fill_with_hostility(desk):
     await desk.history.flush()
 
 
+@pytest.mark.torture
 async def test_hostile_messages_are_shown_and_never_run(url, desk, serve, page):
     await fill_with_hostility(desk)
     base = await serve(url, operations=False, ingest=False)

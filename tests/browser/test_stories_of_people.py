@@ -10,12 +10,11 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from redrive.access import rights_of
-from tests.browser.acts import listens, press, row, sign_in, until, working
-from tests.browser.conftest import both_databases
+from tests.browser.acts import go_signed_in, listens, press, row, sign_in, until, working
+from tests.browser.conftest import postgres_in_torture
 from tests.browser.store import PASSWORD, fail, payments
 
-# In make torture: on a busy machine one of them waits in vain, now and then, and it is not known why.
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.torture]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -25,15 +24,16 @@ async def people(desk):
         await desk.access.add_user(name, PASSWORD, rights_of(role))
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("people")
-async def test_one_person_edits_a_message_and_another_learns_who_was_first(url, desk, serve, new_context, troubles):
+async def test_one_person_edits_a_message_and_another_learns_who_was_first(url, desk, serve, new_page, troubles):
     troubles.expected = ("409", "422", "400")
     await fail(desk, 5)
     failed = (await desk.recovery.failed("exception:CardDeclined"))[0]
     base = await serve(url, require_sign_in=True)
-    ana, bo = [await (await new_context()).new_page() for _ in range(2)]
-    await sign_in(ana, base, "ana", f"/failed/{failed.id}")
-    await sign_in(bo, base, "bo", f"/failed/{failed.id}/edit")
+    ana, bo = await new_page(), await new_page()
+    await go_signed_in(ana, base, "ana", f"/failed/{failed.id}")
+    await go_signed_in(bo, base, "bo", f"/failed/{failed.id}/edit")
     await ana.get_by_role("link", name="Edit…").click()
     body = ana.get_by_role("textbox", name="Body")
     text = await body.input_value()
@@ -61,12 +61,13 @@ async def test_one_person_edits_a_message_and_another_learns_who_was_first(url, 
     await expect(bo.get_by_role("textbox", name="Body")).to_have_value(json.dumps({"order": 2}))
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("people")
-async def test_a_filter_with_quotes_and_a_time_goes_everywhere(url, desk, serve, new_context):
+async def test_a_filter_with_quotes_and_a_time_goes_everywhere(url, desk, serve, new_page):
     await fail(desk, 5)
     base = await serve(url, require_sign_in=True)
-    ana, bo = [await (await new_context()).new_page() for _ in range(2)]
-    await sign_in(ana, base, "ana", "/failed")
+    ana, bo = await new_page(), await new_page()
+    await go_signed_in(ana, base, "ana", "/failed")
     for term in ('"charges timed out"', "age<1h"):
         await ana.get_by_label("Add to the filter").fill(term)
         await ana.keyboard.press("Enter")
@@ -82,7 +83,7 @@ async def test_a_filter_with_quotes_and_a_time_goes_everywhere(url, desk, serve,
     await ana.get_by_label("Name of the view").fill("What timed out")
     await ana.get_by_role("button", name="Save").click()
     await _shows_the_filter(ana)
-    await sign_in(bo, base, "bo", address.removeprefix(base))
+    await go_signed_in(bo, base, "bo", address.removeprefix(base))
     await _shows_the_filter(bo)
     await bo.goto(f"{base}/failed")
     await bo.get_by_text("Views", exact=True).click()
@@ -99,7 +100,7 @@ async def _shows_the_filter(page):
     await expect(page.get_by_role("article")).to_have_count(1)
 
 
-@both_databases
+@postgres_in_torture
 @pytest.mark.usefixtures("people")
 async def test_a_viewer_looks_and_changes_nothing(url, desk, serve, page, troubles):
     troubles.expected = ("401", "403")
@@ -144,7 +145,7 @@ async def test_whoever_is_removed_is_asked_to_sign_in_at_once(url, desk, serve, 
         assert (await program.get("/api/v1/failures/count")).status_code == 200
         await desk.access.revoke_token(token.info.id)
         assert (await program.get("/api/v1/failures/count")).status_code == 401
-    await sign_in(page, base, "bo", "/failed")
+    await go_signed_in(page, base, "bo", "/failed")
     # otherwise a live update might find out before the button does
     await page.get_by_role("button", name="Live updates are on. Pause them.").click()
     await row(page, "CardDeclined").get_by_role("checkbox").check()
@@ -154,7 +155,7 @@ async def test_whoever_is_removed_is_asked_to_sign_in_at_once(url, desk, serve, 
     assert await desk.recovery.operations() == []
 
 
-@both_databases
+@postgres_in_torture
 @pytest.mark.usefixtures("people")
 async def test_a_keyboard_is_enough_from_signing_in_to_recovery(url, desk, serve, page):
     await fail(desk, 5)  # 4 time out, 1 is declined
@@ -167,8 +168,7 @@ async def test_a_keyboard_is_enough_from_signing_in_to_recovery(url, desk, serve
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("region", name="Needs attention")).to_be_visible()
     await listens(page)
-    await page.keyboard.press("g")
-    await page.keyboard.press("f")
+    await page.keyboard.type("gf")
     await expect(page.get_by_role("heading", name="Failed", exact=True)).to_be_visible()
     await listens(page)
     await page.keyboard.press("j")
@@ -187,6 +187,7 @@ async def test_a_keyboard_is_enough_from_signing_in_to_recovery(url, desk, serve
         await until(page, succeeded=4)
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("people")
 async def test_no_script_is_needed_from_signing_in_to_recovery(url, desk, serve, new_context):
     await fail(desk, 5)

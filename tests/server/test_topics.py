@@ -14,6 +14,7 @@ from redrive.recovery import MessageFailed, OperationChanged
 from redrive.server.topics import EVERYTHING, TopicHub, changed_topics, topics_of
 from redrive.telemetry import Event
 from redrive.testing import ManualClock
+from tests.server.api.conftest import make_failures
 from tests.server.conftest import until_asleep
 
 
@@ -39,6 +40,13 @@ def test_a_number_that_has_changed_is_named_by_its_topics():
     assert changed_topics(before, before) == ()
     assert changed_topics(None, before) == ()
     assert changed_topics(before, LastChanges(2, 2, 1, 2)) == ("failed", "operations", "audit", "pipelines")
+
+
+def test_operations_change_as_long_as_messages_are_being_sent_although_no_number_does():
+    sending = LastChanges(1, 1, 1, 1, is_sending=True)
+    assert changed_topics(sending, sending) == ("operations",)
+    assert changed_topics(sending, LastChanges(2, 1, 1, 1, is_sending=True)) == ("failed", "operations")
+    assert changed_topics(sending, LastChanges(1, 1, 1, 1)) == ()
 
 
 async def test_what_is_told_before_a_client_asks_waits_for_it_once():
@@ -144,3 +152,15 @@ async def test_the_row_changes_with_what_it_is_about(desk):
     second = await store.changes()
     assert second.audit > first.audit
     assert second._replace(audit=first.audit) == first
+
+
+async def test_the_row_says_that_messages_are_being_sent(desk):
+    store = access_store_in(desk.broker.engine, is_shared=True)
+    await make_failures(desk)
+    assert not (await store.changes()).is_sending
+    await desk.recovery.recover("status:unresolved", rate=1.0, actor="ann")
+    await desk.recovery.step()  # the first leaves, the others wait for their second
+    assert (await store.changes()).is_sending
+    await desk.recovery.cancel(1, actor="ann")
+    await desk.recovery.step()
+    assert not (await store.changes()).is_sending

@@ -18,12 +18,14 @@ class LastChanges(NamedTuple):
         audit: of what people did.
         routes: of routes.
         pipelines: of tasks of pipelines.
+        is_sending: whether messages of operations are being sent: to send one changes no number.
     """
 
     failures: int
     audit: int
     routes: int
     pipelines: int
+    is_sending: bool = False
 
 
 class RequestState(Enum):

@@ -56,11 +56,12 @@ def _of_layer(event: Event) -> tuple[str, ...]:
 
 
 def changed_topics(before: LastChanges | None, after: LastChanges) -> tuple[str, ...]:
-    """Return the topics whose numbers have changed. Pure."""
+    """Return the topics whose numbers have changed, and those that change without one. Pure."""
     if before is None:
         return ()
-    changed = [name for name in LastChanges._fields if getattr(before, name) != getattr(after, name)]
-    return tuple(dict.fromkeys(topic for name in changed for topic in _OF_NUMBERS[name]))
+    changed = [name for name in _OF_NUMBERS if getattr(before, name) != getattr(after, name)]
+    topics = [topic for name in changed for topic in _OF_NUMBERS[name]]
+    return tuple(dict.fromkeys((*topics, "operations") if after.is_sending else topics))
 
 
 class TopicStream:

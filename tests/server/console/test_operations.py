@@ -163,3 +163,8 @@ def test_a_destination_says_what_became_of_its_messages_and_who_sends():
         (each["name"], each["turned"], each["unconfirmed"], each["served_by"], each["ready"]) for each in found
     ] == [("orders", 5, 3, "s1", 7)]
     assert destinations_of([], [], []) == []
+
+
+async def test_the_page_of_an_operation_follows_the_work_of_other_processes(seeded, browser):  # noqa: ARG001 - it has one
+    page = (await browser.get("/operations/1")).text
+    assert 'data-topics="operation:1 operations"' in page, "only this process names the operation that has changed"

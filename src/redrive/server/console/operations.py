@@ -85,7 +85,7 @@ async def _with_pace(caller: Caller, row: View) -> View:
     "/operations/{number:int}",
     "operations.read",
     "operation.html",
-    topics=("operation:{number}",),
+    topics=("operation:{number}", "operations"),  # the latter: another process may be at work on it
 )
 async def show_operation(
     caller: Caller, number: OperationNumber, page: Page, response: Response, outcome: Chosen = None

@@ -23,13 +23,13 @@
 
   // --- live updates: one stream per browser; the tab with the lock listens for all
   const live = $("[data-live]"), topics = (body.dataset.topics || "").split(" ").filter(Boolean);
-  let tag = "", waits = 0, seen = Date.now(), heard = false, paused = kept("redrive-paused") === "1", pending = false;
+  let tag = "", waits = 0, seen = Date.now(), heard = false, failed = false, paused = kept("redrive-paused") === "1", pending = false, notBefore = 0, turn = Promise.resolve();
   function show() {
     if (!live || !topics.length) return;
-    const age = Math.round((Date.now() - seen) / 1000), state = paused ? "paused" : heard ? "live" : "old";
+    const age = Math.round((Date.now() - seen) / 1000), isLive = heard && !failed, state = paused ? "paused" : isLive ? "live" : "old";
     live.hidden = false; live.dataset.state = state; live.setAttribute("aria-pressed", String(!paused));
     live.setAttribute("aria-label", paused ? "Live updates are paused. Resume them." : "Live updates are on. Pause them.");
-    $("[data-live-word]").textContent = paused ? "Paused" : heard ? "Live" : age < 6 ? "Reconnecting" : `${age} s old`;
+    $("[data-live-word]").textContent = paused ? "Paused" : isLive ? "Live" : age < 6 ? "Reconnecting" : `${age} s old`;
     body.classList.toggle("old", state === "old" && age > 15);
   }
   // Rows stay where they are, as somebody may be about to press one. Rows that are new wait until they are asked for.
@@ -58,39 +58,55 @@
     if (waits > 0) { tells = setTimeout(tell, waits); return; }
     told = text; toldAt = Date.now(); say(text);
   }
-  async function fetchPage(always, isWhole) {
-    if (!always && (paused || document.hidden || busy())) { pending = true; return; }
+  const isHeld = () => paused || document.hidden || busy();
+  async function fetchNow(always, isWhole) {
+    if (!always && isHeld()) { pending = true; return; }
     pending = false;
     try {
-      const got = await fetch(location.href, { headers: { "Redrive-Fragment": "1", Accept: "text/html", ...(tag && !isWhole ? { "If-None-Match": tag } : {}) }, cache: "no-store" });
+      const got = await fetch(location.href, { headers: { "Redrive-Fragment": "1", Accept: "text/html", ...(tag && !isWhole ? { "If-None-Match": tag } : {}) }, cache: "no-store", signal: AbortSignal.timeout(60000) });
       if (got.redirected) return location.reload();
-      if (got.status === 200) {
-        const html = await got.text(), ticked = all("#content .check[name]:checked").map((each) => each.value), open = all("#content details").map((each) => each.open);
-        tag = got.headers.get("ETag") || "";
-        await htmx.swap({ text: isWhole ? html : held(html), target: $("#content"), sourceElement: $("#content"), swap: "innerMorph" });
-        all("#content .check[name]").forEach((each) => { each.checked = ticked.includes(each.value); });
-        const folds = all("#content details"); if (folds.length === open.length) folds.forEach((each, i) => { each.open = open[i]; });
-        ready(); picked(); tell();
-      }
+      if (got.status >= 500) throw new Error(got.statusText);
+      if (got.status === 200) { const html = await got.text(); await swap(isWhole ? html : held(html)); tag = got.headers.get("ETag") || ""; tell(); }
       if (got.status < 400) { seen = Date.now(); heard = true; }
-    } catch { heard = false; }
+      failed = false;
+    } catch { failed = pending = true; notBefore = Date.now() + 5000; }
     tick(); show();
   }
+  async function swap(text) {
+    const ticked = all("#content .check[name]:checked").map((each) => each.value), open = all("#content details").map((each) => each.open);
+    const settled = htmx.swap({ text, target: $("#content"), sourceElement: $("#content"), swap: "innerMorph" });
+    // The page is new now, and settles later: what is pressed meanwhile must find the ticks where they belong.
+    all("#content .check[name]").forEach((each) => { each.checked = ticked.includes(each.value); });
+    const folds = all("#content details"); if (folds.length === open.length) folds.forEach((each, i) => { each.open = open[i]; });
+    ready(); picked();
+    await settled;
+  }
+  // One after the other, so that no answer replaces a later one. What changes while one is under way is fetched after it.
+  const fetchPage = (always, isWhole) => (turn = turn.then(() => fetchNow(always, isWhole)));
+  // However often something changes, the page follows: the first change sets the time, and later ones do not move it.
+  function soon() { waits ||= setTimeout(() => { turn = turn.then(() => { waits = 0; return fetchNow(); }); }, 300); }
   function changed(names) {
-    seen = Date.now(); heard = true; show();
-    if (!names.includes("everything") && !topics.includes("everything") && !topics.some((each) => names.includes(each))) return;
-    clearTimeout(waits); waits = setTimeout(fetchPage, 300);
+    if (!failed) seen = Date.now();
+    heard = true; show();
+    if (names.includes("everything") || topics.includes("everything") || topics.some((each) => names.includes(each))) soon();
+  }
+  // A browser does not ask again when a stream was refused, as by a server that starts: it is asked here.
+  function streamFrom(address, on) {
+    const stream = new EventSource(address);
+    Object.assign(stream, on, { onerror: () => { on.onerror?.(stream); if (stream.readyState === 2) setTimeout(streamFrom, 2000, address, on); } });
   }
   function listen() {
-    const channel = new BroadcastChannel("redrive");
-    waits = setTimeout(fetchPage, 300); // what has changed since the page was made, before this tab listened
+    const channel = new BroadcastChannel("redrive"), tell = (data) => { channel.postMessage(data); channel.onmessage({ data }); };
+    let open = false;
+    soon(); // what has changed since the page was made, before this tab listened
     channel.onmessage = (event) => (event.data.away ? ((heard = false), show()) : changed(event.data.topics));
     navigator.locks.request("redrive-stream", () => new Promise(() => {
-      const stream = new EventSource("/api/v1/events"), tell = (data) => { channel.postMessage(data); channel.onmessage({ data }); };
-      stream.onopen = () => tell({ topics: ["everything"] }); // what has changed before was not told
-      stream.onmessage = (event) => tell({ topics: JSON.parse(event.data) });
-      stream.onerror = () => tell({ away: true });
-      setInterval(() => { if (stream.readyState === 1) tell({ topics: [] }); }, 5000);
+      streamFrom("/api/v1/events", {
+        onopen: () => { open = true; tell({ topics: ["everything"] }); }, // what has changed before was not told
+        onmessage: (event) => tell({ topics: JSON.parse(event.data) }),
+        onerror: (stream) => { open = false; tell({ away: true }); if (stream.readyState === 2) soon(); }, // it may be the person who is refused
+      });
+      setInterval(() => { if (open) tell({ topics: [] }); }, 5000);
     }));
   }
   if (topics.length) {
@@ -100,7 +116,7 @@
     live.addEventListener("click", () => { paused = !paused; keep("redrive-paused", paused ? "1" : ""); say(paused ? "Paused" : "Live"); show(); if (!paused) fetchPage(); });
   }
   if (!document.cookie.includes("redrive-zone=")) { cookie("redrive-zone", own); if (body.dataset.zone !== own) { body.dataset.zone = own; fetchPage(true); } }
-  setInterval(() => { tick(); show(); }, 1000); tick();
+  setInterval(() => { tick(); show(); if (pending && !isHeld() && Date.now() >= notBefore) soon(); }, 1000); tick();
 
   // --- selection: the bar follows what is ticked
   function picked() {
@@ -125,14 +141,14 @@
 
   // --- tap: what a route deals with, the newest first
   const tap = $("[data-tap]");
-  if (tap) new EventSource(tap.dataset.tap).onmessage = (event) => {
+  if (tap) streamFrom(tap.dataset.tap, { onmessage: (event) => {
     const line = document.createElement("li"); line.className = "mono"; line.textContent = event.data; tap.prepend(line);
     while (tap.children.length > 200) tap.lastChild.remove();
-  };
+  } });
 
   // --- keys
   const places = { o: "/", f: "/failed", p: "/operations", q: "/queues", r: "/routes", l: "/pipelines", a: "/audit" };
-  let before = "", at = -1, last = null;
+  let before = "", beforeAt = 0, at = -1, last = null;
   function move(by) {
     const rows = all("#content .g, #content tbody tr"); if (!rows.length) return;
     rows.forEach((row) => row.classList.remove("cur"));
@@ -142,7 +158,7 @@
     if ((event.ctrlKey || event.metaKey) && event.key === "k") { event.preventDefault(); $("[data-jump]")?.focus(); return; }
     if (event.key === "Escape") { const close = $("[data-close]"); if (close) close.click(); else document.activeElement?.blur(); return; }
     if (event.ctrlKey || event.metaKey || event.altKey || kept("redrive-keys") === "0" || event.target.closest("input:not([type=checkbox]), textarea, select")) return;
-    const key = event.key, was = before; before = key; setTimeout(() => { before = ""; }, 1000);
+    const key = event.key, was = event.timeStamp - beforeAt < 2000 ? before : ""; before = key; beforeAt = event.timeStamp;
     const box = () => $(".cur .check") || (document.activeElement && $(".check", document.activeElement.closest(".g") || root));
     const acts = {
       j: () => move(1), k: () => move(-1), "/": () => $("[data-filter]")?.focus(), "?": () => { location.href = "/help"; }, p: () => live?.click(),
