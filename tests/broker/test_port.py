@@ -14,6 +14,7 @@ from redrive.broker.port import (
     Maintenance,
     OpenTransactions,
     Sessions,
+    StoredMessages,
     find_ability,
 )
 from redrive.broker.retry_engine import retrying
@@ -24,7 +25,7 @@ from redrive.retry import Fixed
 from redrive.testing import ManualClock
 from tests.conformance.core_engine import VERBS, CoreEngine
 
-ABILITIES = (Sessions, Deferral, Choosing, Browsing, Maintenance, Database, OpenTransactions)
+ABILITIES = (Sessions, Deferral, Choosing, Browsing, StoredMessages, Maintenance, Database, OpenTransactions)
 LOCK = Lock("orders", 1, 1)
 SESSION = SessionLock("orders", "a", 1, utc(0.0))
 

@@ -35,6 +35,7 @@ from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, HeaderValue, Lock, Message, Received, unsealed
 from redrive.broker.questions import Questions
 from redrive.broker.settings import QueueSettings, TopicSettings
+from redrive.broker.stored_messages import StoredMessage, StoredMessages
 from redrive.broker.tallies import Tallying
 from redrive.broker.topics import Rule, TopicInfo
 from redrive.errors import NotSupported
@@ -71,6 +72,8 @@ __all__ = [
     "Sessions",
     "SetSessionState",
     "State",
+    "StoredMessage",
+    "StoredMessages",
     "Tallying",
     "TopicInfo",
     "TopicSettings",
@@ -318,6 +321,7 @@ _FEATURES: Final[dict[type, str]] = {
     Choosing: "receiving dead letters by their numbers",
     Browsing: "looking at messages without receiving them (peek)",
     Maintenance: "upkeep",
+    StoredMessages: "looking at messages as they are stored",
     Tallying: "a history",
     Attendance: "knowing its workers",
     Topics: "topics",

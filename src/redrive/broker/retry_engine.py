@@ -26,6 +26,8 @@ from redrive.broker.port import (
     QueueInfo,
     Rule,
     Sessions,
+    StoredMessage,
+    StoredMessages,
     Tallying,
     TopicInfo,
     Topics,
@@ -224,6 +226,19 @@ class _RetryingBrowsing(RetryingEngine):
         return await self._again("peek", self._inner.peek, queue, limit, **how)
 
 
+class _RetryingStoredMessages(RetryingEngine):
+    async def peek_stored(
+        self, queue: str, limit: int, *, start: int = 0, max_bytes: int | None = None
+    ) -> list[StoredMessage]:
+        """Look at messages as they are stored."""
+        return await self._again("peek", self._inner.peek_stored, queue, limit, start=start, max_bytes=max_bytes)
+
+    def decoded(self, message: StoredMessage, queue: str) -> Received:
+        """Return a message that was looked at."""
+        found: Received = self._inner.decoded(message, queue)
+        return found
+
+
 class _RetryingTopics(RetryingEngine):
     async def declare_topic(self, name: str, settings: TopicSettings) -> bool:
         """Create a topic."""
@@ -313,6 +328,7 @@ _PARTS: dict[type, type[RetryingEngine]] = {
     Deferral: _RetryingDeferral,
     Choosing: _RetryingChoosing,
     Browsing: _RetryingBrowsing,
+    StoredMessages: _RetryingStoredMessages,
     Topics: _RetryingTopics,
     Maintenance: _SingleMaintenance,
     Tallying: _SingleTallying,

@@ -21,7 +21,7 @@ from redrive.broker.port import (
     TopicSettings,
     unsealed,
 )
-from redrive.broker.rules import header_text
+from redrive.broker.rules import LOCKED_STATES, header_text
 from redrive.broker.topics import Rule, SubscriptionInfo, TopicInfo
 from redrive.clock import utc
 from redrive.errors import InvalidMessage, MessageTooLarge, SessionRequired, StorageDamaged
@@ -230,6 +230,15 @@ def received(
         raise StorageDamaged(f"message {sequence} in {queue!r} is damaged; restore a backup ({error})") from error
     one.__class__ = Received
     return one  # type: ignore[no-any-return]  # now it is one
+
+
+def seen(stored: Row, queue: str) -> Received:
+    """Return a message as it is in its queue, from all columns of a ``StoredMessage``."""
+    *row, number, due, delivery_count = stored
+    state = State(number)
+    due_at = due if state == State.SCHEDULED else None
+    locked_until = instant(due) if state in LOCKED_STATES else None
+    return received(tuple(row), queue, state, delivery_count, due_at=due_at, locked_until=locked_until)
 
 
 def lock(queue: str, sequence: int, token: int) -> Lock:

@@ -2,11 +2,13 @@
 """What is read from queues on its way into the ledger: failures, confirmations, what cannot be read. Pure: no I/O."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
+from typing import ClassVar
 
 from redrive.broker import Message, Received
+from redrive.broker.headers import FAILED_AT, FAILED_EXCEPTION_MESSAGE, FAILED_STACK_TRACE
 from redrive.recovery.alike_failures import Alike
 from redrive.recovery.failure_formats import Failure
 from redrive.recovery.fingerprint import Group
@@ -34,6 +36,69 @@ class Arrival:
     groups: Sequence[Group]
     tag: Tag | None = None
     alike: Alike | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlikeArrival:
+    """A failure that shares nearly everything with others, of which only its own values were read.
+
+    Attributes:
+        id: the failed message's id.
+        key: identifies this attempt among those of the same message.
+        failed_at: when it failed.
+        message: the message without what is about its failure.
+        source: the queue it was found in.
+        alike: what it shares with others.
+        properties: the properties of the message, as engines store them; None: they have to be made.
+        at: the header that says when it failed.
+        said: what the exception said.
+        end: how many newlines follow that in the trace.
+    """
+
+    id: str
+    key: str
+    failed_at: datetime
+    message: Message
+    source: str
+    alike: Alike
+    properties: str | None
+    at: str
+    said: str
+    end: int
+
+    tag: ClassVar[None] = None
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        """The groups it belongs to."""
+        return self.alike.groups
+
+    @property
+    def failure(self) -> Failure:
+        """What the message says about its failure, all of it."""
+        shared, trace = self.alike.failure, self.alike.trace + self.said + "\n" * self.end
+        own = {FAILED_AT: self.at, FAILED_EXCEPTION_MESSAGE: self.said, FAILED_STACK_TRACE: trace}
+        return replace(
+            shared,
+            message_id=self.message.id or "",  # it has one
+            key=self.key,
+            failed_at=self.failed_at,
+            exception_message=self.said,
+            stack_trace=trace,
+            headers={**dict.fromkeys(self.alike.names), **shared.headers, **own},
+        )
+
+    @property
+    def whole(self) -> Arrival:
+        """The same as an arrival like any other."""
+        return Arrival(
+            id=self.id,
+            failure=self.failure,
+            message=self.message,
+            source=self.source,
+            groups=self.groups,
+            alike=self.alike,
+        )
 
 
 @dataclass(frozen=True, slots=True)

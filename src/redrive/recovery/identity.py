@@ -7,9 +7,11 @@ in any of these have separate records. Messages that are equal in all of them ca
 record with several attempts.
 """
 
+from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 
-from redrive.broker import Message, Received
+from redrive.broker import Message
 from redrive.broker.rules import source_queue
 from redrive.recovery.failure_formats import Failure
 
@@ -32,13 +34,20 @@ def failure_id(failure: Failure, message: Message, digest: str) -> str:
     return blake2b(repr(known).encode(errors="backslashreplace"), digest_size=16).hexdigest()
 
 
-def exact_key(received: Received) -> str:
+def exact_key(queue: str, sequence: int, enqueued_at: datetime) -> str:
     """Return the key of one failure of a message: different for each failure, the same in every delivery.
 
     For engines that move a message in one transaction, so that each failure is there once.
 
     Args:
-        received: the message, as it is in an error queue or a dead-letter queue.
+        queue: the error queue or dead-letter queue that it is in.
+        sequence: its number there.
+        enqueued_at: when it was sent there.
     """
     # A dead letter keeps its number. The time distinguishes a queue from one that was deleted and declared again.
-    return f"{source_queue(received.queue)}#{received.sequence}@{received.enqueued_at.timestamp():.6f}"
+    return f"{source_queue(queue)}#{sequence}{_time(enqueued_at)}"
+
+
+@lru_cache(maxsize=256)  # many are sent at once
+def _time(enqueued_at: datetime) -> str:
+    return f"@{enqueued_at.timestamp():.6f}"

@@ -15,17 +15,18 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from redrive.broker import Abandon, Complete, DeadLetter, Effect, Message, Received, Send, dead_letter_queue
 from redrive.broker.headers import RECOVERY_TAG
-from redrive.broker.port import Browsing, State, unsealed
+from redrive.broker.port import StoredMessage, StoredMessages, find_ability, unsealed
 from redrive.broker.rules import CONFIRMATIONS, digest_of, source_queue
 from redrive.errors import LockLost, QueueNotFound, RedriveError
 from redrive.recovery.alike_failures import Alike, read_arrived
-from redrive.recovery.arrivals import Arrival, Heard, Recorded, SetAside
+from redrive.recovery.alike_texts import AlikeTexts
+from redrive.recovery.arrivals import AlikeArrival, Arrival, Heard, Recorded, SetAside
 from redrive.recovery.confirmations import read_confirmation
 from redrive.recovery.environment import Tools
 from redrive.recovery.events import MessageFailed, MessageRecovered, MessageSetAside
@@ -34,15 +35,17 @@ from redrive.recovery.fingerprint import Group, exception_group, group_id, witho
 from redrive.recovery.identity import exact_key, failure_id
 from redrive.recovery.own_queues import PAGE_BYTES
 from redrive.recovery.tags import read_tag
+from redrive.recovery.unlocked_pages import UnlockedPages
 from redrive.telemetry import Event
+
+S = TypeVar("S")
+A = TypeVar("A")
 
 Classifier: TypeAlias = Callable[[Failure, Message], str | None]
 """Returns in a few words what a failure has in common with others; None: nothing."""
 
 _PAGE = 500
 _PAGES_AT_ONCE = 3
-_MOST_UNLOCKED = 200
-"""How many pages are read without locks before what was left is looked at."""
 _AT_A_TIME = 50
 """How many messages are read before other tasks get a turn."""
 
@@ -68,21 +71,6 @@ _OpenArrival = unsealed(Arrival)
 def with_dead_letters(sources: Sequence[str]) -> tuple[str, ...]:
     """Return queues to read, each error queue with its dead-letter queue: otherwise its dead letters stay unseen."""
     return tuple(dict.fromkeys(queue for source in sources for queue in (source, dead_letter_queue(source))))
-
-
-@dataclass(slots=True)
-class _Unlocked:
-    """How far a queue has been read without locks.
-
-    Attributes:
-        start: the number from which messages have not been looked at.
-        pages: how many pages may still be looked at.
-        looking: one at a time is.
-    """
-
-    start: int = 0
-    pages: int = _MOST_UNLOCKED
-    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Ingester:
@@ -111,7 +99,8 @@ class Ingester:
         self._events_queue = events_queue
         self._error_queues = frozenset(error_queues)
         self._is_exact = self._engine.capabilities.is_transactional
-        self._browsing = cast("Browsing", self._engine)  # a database is, and nothing else is read without locks
+        self._stored = cast("StoredMessages", self._engine)  # used only if it is
+        self._texts = AlikeTexts()
         self._reading, self._storing = asyncio.Lock(), asyncio.Lock()  # one page at a time is read, and one stored
 
     async def take_all(self, queue: str) -> int:
@@ -128,7 +117,8 @@ class Ingester:
             return taken
         if not await self._may_leave_unlocked(queue):
             return taken + await self._at_once(lambda: self._take_on(queue))
-        unlocked = _Unlocked() if await self._ledger.begin_reading(queue) else None  # who noted it died, or reads it
+        begins = await self._ledger.begin_reading(queue)  # otherwise, who noted it died, or reads it
+        unlocked = UnlockedPages(self._stored, queue, _PAGE) if begins else None
         try:
             taken += await self._at_once(lambda: self._take_on(queue, unlocked))
         except (RedriveError, asyncio.CancelledError):  # another error may be the fault of a message
@@ -140,7 +130,7 @@ class Ingester:
 
     async def _may_leave_unlocked(self, queue: str) -> bool:
         """Say whether messages can be read without locks: in one transaction, and without a note of each delivery."""
-        if not self._takes_at_once or self._is_apart(queue):
+        if not self._takes_at_once or self._is_apart(queue) or find_ability(self._engine, StoredMessages) is None:
             return False
         return not (await self._engine.inspect(queue))[0].settings.follows
 
@@ -158,7 +148,7 @@ class Ingester:
             taken += each
         return taken
 
-    async def _take_on(self, queue: str, unlocked: "_Unlocked | None" = None) -> int:
+    async def _take_on(self, queue: str, unlocked: UnlockedPages | None = None) -> int:
         if unlocked is not None:
             return await self._take_unlocked(queue, unlocked)
         found = 0
@@ -166,42 +156,42 @@ class Ingester:
             found += taken
         return found
 
-    async def _take_unlocked(self, queue: str, unlocked: "_Unlocked") -> int:
+    async def _take_unlocked(self, queue: str, unlocked: UnlockedPages) -> int:
         """Read pages of failures without locks, together with others; return how many messages there were.
 
         Whatever is unusual is left where it is, to be locked: messages that were delivered before or cannot be read,
         and pages of which another process has taken a message.
         """
-        found = 0
-        while page := await self._next_unlocked(queue, unlocked):
+        found, key = 0, await self._ledger.key()
+        while page := await unlocked.next():
             fresh = [each for each in page if not each.delivery_count]
             async with self._reading:
-                arrivals, asides = await self._read(fresh, None)
+                arrivals, asides = await _each(fresh, lambda stored: self._stored_arrival(stored, queue, key))
             if not arrivals:
                 continue
-            strange = {each.received.sequence for each in asides}
+            strange = {each.sequence for each, _ in asides}
             sequences = [each.sequence for each in fresh if each.sequence not in strange]
             try:
                 async with self._storing:
                     recorded = await self._ledger.record_unlocked(arrivals, queue=queue, sequences=sequences)
             except LockLost:
-                unlocked.pages = 0  # another process reads here, too
+                unlocked.stop()
                 continue
             if self._is_reported(MessageFailed):
                 self._reported(arrivals, recorded, ())
             found += len(sequences)
         return found
 
-    async def _next_unlocked(self, queue: str, unlocked: "_Unlocked") -> Sequence[Received]:
-        """Look at the next page of messages; an empty one if there is none, or if there were enough."""
-        async with unlocked.looking:
-            if not unlocked.pages:
-                return ()
-            start, ready = unlocked.start, [State.READY]
-            page = await self._browsing.peek(queue, _PAGE, start=start, states=ready, max_bytes=PAGE_BYTES)
-            unlocked.pages = unlocked.pages - 1 if page else 0
-            unlocked.start = page[-1].sequence + 1 if page else 0
-            return page
+    def _stored_arrival(self, stored: StoredMessage, queue: str, key: bytes) -> Arrival | AlikeArrival:
+        """Read a message that was looked at; decode it, unless there was one like it."""
+        if self._classifiers:  # they are given all of it
+            return self._arrival(self._stored.decoded(stored, queue), None, key)
+        known = self._texts.read(stored, queue)
+        if known is not None:
+            return known
+        arrival = self._arrival(self._stored.decoded(stored, queue), None, key)
+        self._texts.learn(stored, arrival)
+        return arrival
 
     async def take(self, queue: str) -> int:
         """Read one page of failures from a queue; return how many messages there were."""
@@ -277,20 +267,11 @@ class Ingester:
     async def _read(self, page: Sequence[Received], queue: str | None) -> tuple[list[Arrival], list[SetAside]]:
         """Return the failures of messages, and the messages that cannot be read."""
         key = await self._ledger.key()
-        arrivals: list[Arrival] = []
-        asides: list[SetAside] = []
-        for start in range(0, len(page), _AT_A_TIME):
-            for received in page[start : start + _AT_A_TIME]:
-                try:
-                    arrivals.append(self._arrival(received, queue, key))
-                except Unreadable as error:
-                    asides.append(SetAside(received=received, reason=error.reason))
-            if start:
-                await asyncio.sleep(0)  # noqa: TID251 - takes no time, lets others run
-        return arrivals, asides
+        arrivals, asides = await _each(page, lambda received: self._arrival(received, queue, key))
+        return arrivals, [SetAside(received=received, reason=reason) for received, reason in asides]
 
     def _reported(
-        self, arrivals: Sequence[Arrival], recorded: Sequence[Recorded], asides: Sequence[SetAside]
+        self, arrivals: Sequence[Arrival | AlikeArrival], recorded: Sequence[Recorded], asides: Sequence[SetAside]
     ) -> list[Event]:
         """Report what is new; return all events."""
         strange: list[Event] = [MessageSetAside(each.received.queue, each.received.id, each.reason) for each in asides]
@@ -305,7 +286,7 @@ class Ingester:
             most = _MOST_DEATHS if self._is_apart(received.queue) else _MOST_DEATHS_AMONG_OTHERS
             if received.delivery_count > most:
                 raise Unreadable(_DEADLY.format(times=received.delivery_count - 1))
-        exact = exact_key(received) if self._is_exact else None
+        exact = exact_key(received.queue, received.sequence, received.enqueued_at) if self._is_exact else None
         failure, message, alike = read_arrived(self._undead(received), queue=queue, key=exact)
         digest, tag = digest_of(message.body), None
         if (sealed := received.message.headers.get(RECOVERY_TAG)) is not None:
@@ -386,7 +367,22 @@ class Ingester:
             await self._engine.apply([Abandon(each.lock, uncount=True) for each in page if each.lock is not None])
 
 
-def _failed(arrival: Arrival, id_: str) -> MessageFailed:
+async def _each(page: Sequence[S], read: Callable[[S], A]) -> tuple[list[A], list[tuple[S, str]]]:
+    """Return the failures of messages, and the messages that cannot be read, each with the reason."""
+    arrivals: list[A] = []
+    asides: list[tuple[S, str]] = []
+    for start in range(0, len(page), _AT_A_TIME):
+        for message in page[start : start + _AT_A_TIME]:
+            try:
+                arrivals.append(read(message))
+            except Unreadable as error:
+                asides.append((message, error.reason))
+        if start:
+            await asyncio.sleep(0)  # noqa: TID251 - takes no time, lets others run
+    return arrivals, asides
+
+
+def _failed(arrival: Arrival | AlikeArrival, id_: str) -> MessageFailed:
     failure = arrival.failure
     return MessageFailed(
         id_, failure.message_id, failure.queue, failure.exception_type, arrival.groups[0].id, failure.operation

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from redrive.broker import Complete
-from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Recorded, SetAside
+from redrive.recovery.arrivals import AlikeArrival, Arrival, Confirmation, Confirmed, Recorded, SetAside
 from redrive.recovery.dry_run import DryRun
 from redrive.recovery.filter import Filter
 from redrive.recovery.group_state import GroupState
@@ -56,7 +56,7 @@ class FailureStore(Protocol):
         ...
 
     async def record_unlocked(
-        self, arrivals: Sequence[Arrival], *, queue: str, sequences: Sequence[int]
+        self, arrivals: Sequence[Arrival | AlikeArrival], *, queue: str, sequences: Sequence[int]
     ) -> list[Recorded]:
         """Record failures of messages that no one has locked, and take these out of their queue, in one transaction.
 

@@ -2,7 +2,7 @@
 """The door for engines: all that a ledger is made of, beside the protocols in ``ledger.py``. Pure: no I/O, no clock."""
 
 from redrive.recovery.alike_failures import Alike
-from redrive.recovery.arrivals import Arrival, Confirmation, Confirmed, Heard, Recorded, SetAside
+from redrive.recovery.arrivals import AlikeArrival, Arrival, Confirmation, Confirmed, Heard, Recorded, SetAside
 from redrive.recovery.dry_run import DryRun, StillFailing
 from redrive.recovery.failure_formats import FIELD_HEADERS, Failure
 from redrive.recovery.filter import Filter, Pattern
@@ -80,6 +80,7 @@ __all__ = [
     "SETTLED",
     "START",
     "Alike",
+    "AlikeArrival",
     "Arrival",
     "AuditEntry",
     "Batch",

@@ -4,6 +4,7 @@
 from datetime import UTC, datetime
 
 from redrive.broker import Lock, State
+from redrive.engines import stored
 from redrive.engines.sqlite import rows
 
 
@@ -18,7 +19,7 @@ def test_due_means_another_thing_in_every_state():
     )
     assert locked.expires_at.year == 9_999
     row[7], row[8] = State.SCHEDULED, 60.0
-    scheduled = rows.seen(tuple(row), "orders")
+    scheduled = stored.seen(tuple(row), "orders")
     assert (scheduled.lock, scheduled.locked_until, scheduled.due_at) == (
         None,
         None,

@@ -26,11 +26,12 @@ from redrive.broker.port import (
     Send,
     SessionLock,
     State,
+    StoredMessage,
     TopicInfo,
     TopicSettings,
     Upkeep,
 )
-from redrive.broker.rules import LOCKED_STATES, dead_letter_queue
+from redrive.broker.rules import dead_letter_queue
 from redrive.broker.tallies import COMPLETED, QUEUE, SENT, Key
 from redrive.broker.topics import subscription_queue
 from redrive.clock import Clock, system_clock, utc
@@ -419,8 +420,24 @@ class PostgresEngine(HistoryVerbs):
         max_bytes: int | None = None,
     ) -> list[Received]:
         """Look at messages in order of their numbers."""
+        rows = await self._peek(queue, limit, start, list(State) if states is None else states, max_bytes)
+        return [stored.seen(tuple(row), queue) for row in rows]
+
+    async def peek_stored(
+        self, queue: str, limit: int, *, start: int = 0, max_bytes: int | None = None
+    ) -> list[StoredMessage]:
+        """Look at messages that are ready, as they are stored."""
+        rows = await self._peek(queue, limit, start, [State.READY], max_bytes)
+        return [StoredMessage(*row) for row in rows]
+
+    def decoded(self, message: StoredMessage, queue: str) -> Received:
+        """Return a message that was looked at."""
+        return stored.seen(message, queue)
+
+    async def _peek(
+        self, queue: str, limit: int, start: int, chosen: Sequence[State], max_bytes: int | None
+    ) -> list[Row]:
         check_findable(queue)
-        chosen = list(State) if states is None else list(states)
         rows: list[Row] = []
         if chosen:
             given = [queue, stored.nearest(start), stored.bounded(limit)]
@@ -433,7 +450,7 @@ class PostgresEngine(HistoryVerbs):
             if not found:
                 raise QueueNotFound(queue)
             check_is_queue(found[0])
-        return [_seen(row, queue) for row in rows]
+        return rows
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Do a bounded amount of the work that no call asks for."""
@@ -642,7 +659,8 @@ def _peek(states: Sequence[State]) -> str:
 
 
 _FITTING = """
-SELECT * FROM (SELECT p.*, row_number() OVER of_all AS place,
+SELECT sequence, enqueued_at, expires, id, properties, dead_letter, body, state, due, delivery_count
+FROM (SELECT p.*, row_number() OVER of_all AS place,
     sum(octet_length(p.body) + coalesce(octet_length(p.properties), 0)) OVER of_all AS bytes
     FROM ({}) AS p WINDOW of_all AS (ORDER BY p.sequence ROWS UNBOUNDED PRECEDING)) AS f
 WHERE f.place = 1 OR f.bytes <= $4 ORDER BY f.sequence
@@ -664,13 +682,6 @@ def _info(row: Row) -> QueueInfo:
         used_at=utc(row["used_at"]),
         is_topic=row["topic"] is not None,
     )
-
-
-def _seen(row: Row, queue: str) -> Received:
-    state = State(row["state"])
-    due_at = row["due"] if state == State.SCHEDULED else None
-    until = stored.instant(row["due"]) if state in LOCKED_STATES else None
-    return stored.received(tuple(row)[:7], queue, state, row["delivery_count"], due_at=due_at, locked_until=until)
 
 
 async def _do_theirs(inside: Callable[[Any], Awaitable[object]], connection: Connection) -> None:

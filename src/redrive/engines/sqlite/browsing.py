@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from redrive.broker import rules
-from redrive.broker.port import QueueInfo, QueueSettings, Received, State, TopicInfo
+from redrive.broker.port import QueueInfo, QueueSettings, State, TopicInfo
 from redrive.clock import utc
 from redrive.engines.sqlite import rows
 from redrive.engines.stored import Row, topics_of
@@ -14,8 +14,8 @@ from redrive.errors import NotAQueue
 
 def peek(
     reader: sqlite3.Connection, queue: str, limit: int, place: tuple[int, Sequence[State]], max_bytes: int | None
-) -> list[Received] | None:
-    """Return messages in order of their numbers; None if there is no such queue.
+) -> list[Row] | None:
+    """Return rows of messages in order of their numbers; None if there is no such queue.
 
     Args:
         reader: where to look.
@@ -33,10 +33,12 @@ def peek(
     found: list[Row] = []
     for state in states:  # the index is in order within a state
         where = "m.queue = ? AND m.state = ? AND m.sequence >= ? ORDER BY m.sequence LIMIT ?"
-        read = f"SELECT {rows.COLUMNS} FROM redrive_messages m WHERE {where}"
-        found += rows.fitting(reader.execute(read, (found_in, state, start, limit)), max_bytes)
-    found.sort(key=lambda row: row[0])
-    return [rows.seen(row, queue) for row in rows.fitting(found[:limit], max_bytes)]
+        text = f"SELECT {rows.COLUMNS} FROM redrive_messages m WHERE {where}"
+        found += rows.fitting(reader.execute(text, (found_in, state, start, limit)), max_bytes)
+    if len(states) > 1:
+        found.sort(key=lambda row: row[0])
+        found = rows.fitting(found[:limit], max_bytes)
+    return found
 
 
 def queue_id(reader: sqlite3.Connection, name: str) -> int | None:

@@ -31,6 +31,7 @@ from redrive.broker.port import (
     Rule,
     SessionLock,
     State,
+    StoredMessage,
     TopicInfo,
     TopicSettings,
     Upkeep,
@@ -345,10 +346,37 @@ class SqliteEngine(HistoryVerbs):
     ) -> list[Received]:
         """Look at messages in order of their numbers."""
         chosen = tuple(State) if states is None else tuple(states)
-        wanted, first = stored.bounded(limit), stored.nearest(start)
+        place = stored.nearest(start), chosen
+        return await self._peek(queue, limit, place, max_bytes, lambda message: stored.seen(message, queue))
+
+    async def peek_stored(
+        self, queue: str, limit: int, *, start: int = 0, max_bytes: int | None = None
+    ) -> list[StoredMessage]:
+        """Look at messages that are ready, as they are stored."""
+        place = stored.nearest(start), (State.READY,)
+        return await self._peek(queue, limit, place, max_bytes, StoredMessage._make)
+
+    def decoded(self, message: StoredMessage, queue: str) -> Received:
+        """Return a message that was looked at."""
+        return stored.seen(message, queue)
+
+    async def _peek(
+        self,
+        queue: str,
+        limit: int,
+        place: tuple[int, Sequence[State]],
+        max_bytes: int | None,
+        read: Callable[[stored.Row], T],
+    ) -> list[T]:
+        wanted = stored.bounded(limit)
         if not rules.is_queue_name(queue):
             raise self._missing(queue)
-        found = await self._read(lambda reader: browsing.peek(reader, queue, wanted, (first, chosen), max_bytes))
+
+        def look(reader: sqlite3.Connection) -> list[T] | None:
+            rows = browsing.peek(reader, queue, wanted, place, max_bytes)
+            return None if rows is None else [read(row) for row in rows]
+
+        found = await self._read(look)
         if found is None:
             raise self._missing(queue)
         return found

@@ -4,7 +4,6 @@
 from collections.abc import Iterable
 
 from redrive.broker.port import Lock, Received, State
-from redrive.broker.rules import LOCKED_STATES
 from redrive.engines.stored import Row, instant, received
 
 BODY = (
@@ -16,10 +15,10 @@ BODY = (
 COLUMNS = (
     f"m.sequence, m.enqueued_at, m.expires, m.id, m.properties, m.dead_letter, {BODY}, m.state, m.due, m.delivery_count"
 )
-"""What is read of a message; ``EXPIRES`` and ``DELIVERY_COUNT`` say where in a row these are."""
+"""What ``StoredMessage`` has of a message; ``EXPIRES`` and ``DELIVERY_COUNT`` say where in a row these are."""
 
 EXPIRES, DELIVERY_COUNT = 2, 9
-_PROPERTIES, _BODY, _STATE, _DUE = 4, 6, 7, 8
+_PROPERTIES, _BODY, _STATE = 4, 6, 7
 
 SMALL_BODY_BYTES = 1_024
 """Up to this size a body is in its message's row: writing it anew with each lock costs less than a row of its own."""
@@ -53,11 +52,3 @@ def fitting(found: Iterable[Row], max_bytes: int | None) -> list[Row]:
             break
         fit.append(row)
     return fit
-
-
-def seen(row: Row, queue: str) -> Received:
-    """Return a message as it is in its queue, from a row of ``COLUMNS``."""
-    state = State(row[_STATE])
-    due_at = row[_DUE] if state == State.SCHEDULED else None
-    locked_until = instant(row[_DUE]) if state in LOCKED_STATES else None
-    return received(row[:_STATE], queue, state, row[DELIVERY_COUNT], due_at=due_at, locked_until=locked_until)

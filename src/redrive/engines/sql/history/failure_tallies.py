@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What the history counts of recovery, in SQL: part of the transactions that record failures and outcomes."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from redrive.broker import tallies
@@ -13,10 +12,10 @@ if TYPE_CHECKING:
     from redrive.broker.tallies import Key
 
 
-def count_failed(found: Iterable[tuple[str, Sequence[str]]]) -> Script[None]:
-    """Count failures that were found: each by its queue and by its groups."""
+def count_failed(found: Mapping[tuple[str, tuple[str, ...]], int]) -> Script[None]:
+    """Count failures that were found, by their queues and groups: each by its queue and by its groups."""
     counts: dict[Key, int] = {}
-    for (queue, groups), n in Counter((queue, tuple(groups)) for queue, groups in found).items():
+    for (queue, groups), n in found.items():
         for key in ((tallies.QUEUE, queue), *((tallies.GROUP, group) for group in groups)):
             counts[*key, tallies.FAILED] = counts.get((*key, tallies.FAILED), 0) + n
     if counts:

@@ -102,6 +102,12 @@ def _template(alike: Alike) -> _Template | None:
     return _Template(digest, (pieces[0], pieces[1], whole), (different[0], different[1]))
 
 
+def shared_by(alike: Alike) -> SharedTrace | None:
+    """Return the trace of failures that are alike, without its end; None: the details of each are written alone."""
+    template = _template(alike)
+    return None if template is None else SharedTrace(template.digest, alike.trace, -1)
+
+
 def trace_of(failure: Failure, alike: Alike | None = None) -> SharedTrace | None:
     """Return the trace of a failure as others may share it; None: it stays in the details.
 
@@ -141,12 +147,26 @@ def written(failure: Failure, trace: SharedTrace | None = None, alike: Alike | N
         trace: its trace, if that is stored for all failures that share it.
         alike: what it shares with others, if it is known.
     """
-    if trace is not None and alike is not None and (template := _template(alike)) is not None:
-        first, second = template.different
-        a, b, c = template.pieces
-        headers = failure.headers
-        return f'{{"{_SHARED}": {trace.end}, {a[1:]}{_as_text(headers[first])}{b}{_as_text(headers[second])}{c}'
+    if trace is not None and alike is not None and (writing := written_like(alike)) is not None:
+        return writing(failure.headers[FAILED_AT], failure.exception_message, trace.end)
     return _written_alone(failure, trace)
+
+
+@lru_cache(maxsize=500)
+def written_like(alike: Alike) -> Callable[[Any, str, int], str] | None:
+    """Return how the details of failures that are alike are written; None: one by one.
+
+    It is given the header that says when a failure was, what the exception said, and how many newlines follow that.
+    """
+    template = _template(alike)
+    if template is None:
+        return None
+    a, b, c = template.pieces
+    before = f'{{"{_SHARED}": '
+    between = f", {a[1:]}"
+    if template.different[0] == FAILED_AT:
+        return lambda at, said, end: f"{before}{end}{between}{_as_text(at)}{b}{_as_text(said)}{c}"
+    return lambda at, said, end: f"{before}{end}{between}{_as_text(said)}{b}{_as_text(at)}{c}"
 
 
 def _known_of(failure: Failure) -> dict[str, Any]:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Records failures and confirmations in SQL: what each adds to the record of a message."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
-from redrive.broker import tallies
+from redrive.broker import Message, tallies
 from redrive.engines import stored
 from redrive.engines.sql.history.failure_tallies import count_failed, count_in_lanes, count_recovered
 from redrive.engines.sql.recovery import attempt_details
+from redrive.engines.sql.recovery.attempt_details import SharedTrace
 from redrive.engines.sql.recovery.group_states import count_outcomes
 from redrive.engines.sql.recovery.state_sql import among, transition
 from redrive.engines.sql.recovery.traces import OF_LAST, TRACES, SharedTraces
@@ -31,6 +34,8 @@ from redrive.recovery.port import (
     MESSAGES,
     NOTHING,
     PARTS,
+    Alike,
+    AlikeArrival,
     Arrival,
     Confirmation,
     Confirmed,
@@ -48,6 +53,8 @@ from redrive.recovery.port import (
     untagged,
 )
 from redrive.transition_table import sources
+
+AnyArrival: TypeAlias = Arrival | AlikeArrival
 
 _IS_CLAIM = among("outcome", CLAIMS)
 _LONGEST_REASON = 300
@@ -90,29 +97,33 @@ class _Known:
         return arrival.id, arrival if is_edited else untagged(arrival)
 
 
-def record(arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
+def record(arrivals: Sequence[AnyArrival]) -> Script[list[Recorded]]:
     """Record failures; say for each to which failed message it belongs, and whether it was new."""
     change = yield from next_change()
     known = yield from _known(arrivals)
-    folded, homes, news = _folded(known, arrivals)
+    kinds = _one_of_each_kind(arrivals)
+    shared = SharedTraces((yield from _store_groups(kinds)))
+    yield from _store_names(kinds)
+    firsts = _firsts(arrivals, known, shared)
+    others = [_whole(each) for each in arrivals if each.id not in firsts]
+    folded, homes, news = _folded(known, others)
     changed = {known.numbers[id_]: each for id_, each in folded.items() if id_ in known.numbers and any(each.is_new)}
     fresh = {id_: each for id_, each in folded.items() if id_ not in known.numbers}
-    shared = SharedTraces((yield from _store_groups(arrivals)))
-    yield from _store_names(arrivals)
-    first = yield from _new_numbers(len(fresh))
-    added = dict(enumerate(fresh.values(), first))
-    ids = dict(zip(added, fresh, strict=True))
+    places = iter(zip(homes, news, strict=True))
+    recorded = [Recorded(each.id, is_new=True) if each.id in firsts else Recorded(*next(places)) for each in arrivals]
+    numbers = yield from _new_numbers([each.id for each in recorded if each.id not in known.numbers])
     edits = {id_: known.ids.get(original) for id_, original in _originals(fresh).items()}
     again = {number: _details_of(each.last, shared) for number, each in changed.items() if each.last is not None}
-    lasts = [_last(each) for each in added.values()]
+    new = [_new_rows(id_, each, change, shared) for id_, each in fresh.items()]
     yield Inserts(
         {
             _FAILURES: [
-                (*_row_of(each, change), len(last.message.body), edits.get(ids[number]), number)
-                for (number, each), last in zip(added.items(), lasts, strict=True)
+                *_first_rows(firsts.values(), change, numbers),
+                *[(*row, edits.get(id_), numbers[id_]) for id_, row, _ in new],
             ],
             _CONTENTS: [
-                (*_contents_of(last, shared), ids[number], number) for number, last in zip(added, lasts, strict=True)
+                *_first_contents(firsts.values(), numbers),
+                *[(*row, id_, numbers[id_]) for id_, _, row in new],
             ],
             TRACES: shared.rows,
         }
@@ -120,16 +131,37 @@ def record(arrivals: Sequence[Arrival]) -> Script[list[Recorded]]:
     yield from _store_failed_again(changed)  # while they are in the groups from which they were sent
     yield from _store_untagged(changed)
     yield from _store_more(changed, change)
-    yield from _store_attempts(added, changed, again)
+    yield from _store_attempts({numbers[id_]: each for id_, each in fresh.items()}, changed, again)
     yield from _store_edits(fresh, change)
-    fresh_arrivals = [arrival for arrival, is_new in zip(arrivals, news, strict=True) if is_new]
-    yield from count_failed((each.failure.queue, [group.id for group in each.groups]) for each in fresh_arrivals)
-    return [Recorded(id_, is_new) for id_, is_new in zip(homes, news, strict=True)]
+    yield from count_failed(_counted(firsts.values(), others, news))
+    return recorded
 
 
-def recording(arrivals: Sequence[Arrival], recorded: list[Recorded]) -> Script[None]:
+def recording(arrivals: Sequence[AnyArrival], recorded: list[Recorded]) -> Script[None]:
     """Record failures as a part of a transaction; put into a list what has become of each."""
     recorded[:] = yield from record(arrivals)
+
+
+def _whole(arrival: AnyArrival) -> Arrival:
+    return arrival.whole if isinstance(arrival, AlikeArrival) else arrival
+
+
+def _one_of_each_kind(arrivals: Sequence[AnyArrival]) -> list[AnyArrival]:
+    """Return failures without those that have the same queue, exception and groups as another."""
+    alike = {each.alike: each for each in arrivals if isinstance(each, AlikeArrival)}
+    return [*alike.values(), *[each for each in arrivals if isinstance(each, Arrival)]]
+
+
+def _counted(
+    firsts: Iterable["_First"], others: Sequence[Arrival], news: Sequence[bool]
+) -> Counter[tuple[str, tuple[str, ...]]]:
+    """Return how many of the failures are new, by their queues and groups."""
+    counted: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for alike, n in Counter([arrival.alike for arrival, _ in firsts]).items():
+        counted[alike.failure.queue, tuple(group.id for group in alike.groups)] += n
+    for arrival, is_new in zip(others, news, strict=True):
+        counted[arrival.failure.queue, tuple(group.id for group in arrival.groups)] += is_new
+    return +counted
 
 
 def _folded(known: _Known, arrivals: Sequence[Arrival]) -> tuple[dict[str, Folded], list[str], list[bool]]:
@@ -206,12 +238,97 @@ _CONTENTS = TableColumns(
 _UPDATE = f"UPDATE @.failures SET {assigned(_FailureRow._fields)} WHERE number = ?"
 
 
-def _new_numbers(many: int) -> Script[int]:
-    """Take numbers for new failures; return the first."""
+def _new_numbers(ids: Iterable[str]) -> Script[dict[str, int]]:
+    """Take numbers for new failed messages, in their order."""
+    new = dict.fromkeys(ids)
     last: int = yield from scalar(
-        Sql("UPDATE @.ledger_changes SET last_failure = last_failure + ? RETURNING last_failure", [many])
+        Sql("UPDATE @.ledger_changes SET last_failure = last_failure + ? RETURNING last_failure", [len(new)])
     )
-    return last - many + 1
+    return dict(zip(new, range(last - len(new) + 1, last + 1), strict=True))
+
+
+def _new_rows(
+    id_: str, folded: Folded, change: int, shared: SharedTraces
+) -> tuple[str, tuple[object, ...], tuple[object, ...]]:
+    """Return the rows of a new failed message, without their last columns."""
+    last = _last(folded)
+    return id_, (*_row_of(folded, change), len(last.message.body)), _contents_of(last, shared)
+
+
+# --- the first failures of messages, which are alike: what they share is made once, as it is for any other
+
+
+class _Pattern(NamedTuple):
+    """What the rows of failures that are alike have in common.
+
+    Attributes:
+        row: the row of one of them.
+        trace: their trace.
+        write: returns the details of each.
+    """
+
+    row: _FailureRow
+    trace: SharedTrace
+    write: Callable[[str, str, int], str]
+
+
+_First: TypeAlias = tuple[AlikeArrival, _Pattern]
+
+
+@lru_cache(maxsize=500)
+def _pattern(alike: Alike) -> _Pattern | None:
+    """Return the pattern for failures that are alike; None: they are recorded one by one."""
+    trace, write = attempt_details.shared_by(alike), attempt_details.written_like(alike)
+    if trace is None or write is None:
+        return None
+    one = Arrival(id="", failure=alike.failure, message=Message(b""), source="", groups=alike.groups)
+    return _Pattern(_row_of(add(NOTHING, one), 0), trace, write)
+
+
+def _firsts(arrivals: Sequence[AnyArrival], known: _Known, shared: SharedTraces) -> dict[str, _First]:
+    """Return the failures that can be recorded by a pattern: of messages that are not known, and fail once."""
+    times = Counter([each.id for each in arrivals])
+    patterns: dict[Alike, _Pattern | None] = {}
+    found: dict[str, _First] = {}
+    for each in arrivals:
+        id_ = each.id
+        if isinstance(each, AlikeArrival) and times[id_] == 1 and id_ not in known.numbers:
+            if each.alike not in patterns:
+                patterns[each.alike] = _shared_pattern(each.alike, shared)
+            if (pattern := patterns[each.alike]) is not None:
+                found[id_] = each, pattern
+    return found
+
+
+def _shared_pattern(alike: Alike, shared: SharedTraces) -> _Pattern | None:
+    """Return the pattern for failures that are alike, if their trace is stored for all."""
+    pattern = _pattern(alike)
+    return pattern if pattern is not None and shared.has(pattern.trace, pattern.row.exception_group) else None
+
+
+_OWN = _FailureRow._fields.index("first_failed_at")
+
+
+def _first_rows(firsts: Iterable[_First], change: int, numbers: Mapping[str, int]) -> list[tuple[object, ...]]:
+    """Return the rows of ``failures``."""
+    rows: list[tuple[object, ...]] = []
+    for arrival, (row, _, _) in firsts:
+        at = arrival.failed_at.timestamp()
+        own = (at, at, arrival.key, row.attempt_operation, change, arrival.source, row.host, row.reason)
+        rows.append((*row[:_OWN], *own, len(arrival.message.body), None, numbers[arrival.id]))
+    return rows
+
+
+def _first_contents(firsts: Iterable[_First], numbers: Mapping[str, int]) -> list[tuple[object, ...]]:
+    """Return the rows of ``failure_contents``."""
+    rows: list[tuple[object, ...]] = []
+    for arrival, (_, trace, write) in firsts:
+        message, said = arrival.message, arrival.said
+        properties = arrival.properties or stored.properties_of(message)
+        details, searched = write(arrival.at, said, arrival.end), _searched(said, message)
+        row = (message.id, properties, message.body, plain(said), details, trace.digest, searched)
+        rows.append((*row, arrival.id, numbers[arrival.id]))
+    return rows
 
 
 def _row_of(folded: Folded, change: int) -> _FailureRow:
@@ -241,7 +358,7 @@ def _last(folded: Folded) -> Arrival:
     return folded.last
 
 
-def _known(arrivals: Sequence[Arrival]) -> Script[_Known]:
+def _known(arrivals: Sequence[AnyArrival]) -> Script[_Known]:
     """Return what is stored about the messages that failures may belong to, by their tags and by their ids."""
     tags = [arrival.tag for arrival in arrivals if arrival.tag is not None]
     rows = yield Sql(
@@ -274,7 +391,7 @@ def _known(arrivals: Sequence[Arrival]) -> Script[_Known]:
     return known
 
 
-def _store_groups(arrivals: Sequence[Arrival]) -> Script[dict[str, list[int]]]:
+def _store_groups(arrivals: Sequence[AnyArrival]) -> Script[dict[str, list[int]]]:
     """Store the groups that are new; return the others, each with the digests of its traces."""
     groups = {group.id: group for arrival in arrivals for group in arrival.groups}
     rows = yield Sql(
@@ -300,10 +417,11 @@ def _store_groups(arrivals: Sequence[Arrival]) -> Script[dict[str, list[int]]]:
     return known
 
 
-def _store_names(arrivals: Sequence[Arrival]) -> Script[None]:
+def _store_names(arrivals: Sequence[AnyArrival]) -> Script[None]:
     """Store the names of queues and exceptions that are new."""
     names = {("source", arrival.source) for arrival in arrivals}
-    names |= {("exception", plain(arrival.failure.exception_type)) for arrival in arrivals}
+    failures = [arrival.failure if arrival.alike is None else arrival.alike.failure for arrival in arrivals]
+    names |= {("exception", plain(failure.exception_type)) for failure in failures}
     rows = yield Sql("SELECT kind, name FROM @.seen_names WHERE name IN @texts", [sorted({name for _, name in names})])
     news = sorted(names.difference((kind, name) for kind, name in rows))
     yield Many("INSERT INTO @.seen_names (kind, name) VALUES (?, ?) ON CONFLICT DO NOTHING", news)
@@ -365,9 +483,13 @@ def _details_of(arrival: Arrival, shared: SharedTraces) -> tuple[object, ...]:
     """Return what the exception said, the details of a failure, its trace if others share it, and what is searched."""
     failure, trace = arrival.failure, shared.of(arrival)
     said = failure.exception_message
-    searched = "\n".join([said, *[f"{name}: {value}" for name, value in arrival.message.headers.items()]])
     details = attempt_details.written(failure, trace, arrival.alike)
-    return plain(said), details, None if trace is None else trace.digest, plain(searched)
+    return plain(said), details, None if trace is None else trace.digest, _searched(said, arrival.message)
+
+
+def _searched(said: str, message: Message) -> str:
+    """Return the text of a failure that is searched beside the body of its message."""
+    return plain("\n".join([said, *[f"{name}: {value}" for name, value in message.headers.items()]]))
 
 
 def _attempt_of(arrival: Arrival) -> tuple[object, ...]:

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from redrive.broker import tallies
 from redrive.broker.port import State
 from redrive.engines.sql.history.tallies import add
-from redrive.engines.sql.recovery.failure_records import record
+from redrive.engines.sql.recovery.failure_records import AnyArrival, record
 from redrive.engines.sql.script import Script, Sql, now
 from redrive.engines.sql.transition_sql import among
 from redrive.errors import LockLost
-from redrive.recovery.port import Arrival, Recorded
+from redrive.recovery.port import Recorded
 
 _TAKE = (
     "DELETE FROM @.messages WHERE sequence IN @ints AND +queue = (SELECT id FROM @.queues WHERE name = ?)"
@@ -28,7 +28,7 @@ _TAKE = (
 """The plus signs keep SQLite to the messages' numbers, of which there are few."""
 
 
-def record_unlocked(arrivals: Sequence[Arrival], *, queue: str, sequences: Sequence[int]) -> Script[list[Recorded]]:
+def record_unlocked(arrivals: Sequence[AnyArrival], *, queue: str, sequences: Sequence[int]) -> Script[list[Recorded]]:
     """Record failures, and take their messages out of their queue, if these are as they were when they were seen."""
     recorded = yield from record(arrivals)
     time = yield from now()

@@ -32,16 +32,17 @@ class SharedTraces:
     def of(self, arrival: Arrival) -> SharedTrace | None:
         """Return the trace of a failure if it is stored for all; None: it stays in the details."""
         trace = trace_of(arrival.failure, arrival.alike)
-        if trace is None:
-            return None
-        group = arrival.groups[0].id
+        return trace if trace is not None and self.has(trace, arrival.groups[0].id) else None
+
+    def has(self, trace: SharedTrace, group: str) -> bool:
+        """Say whether a trace is stored for all failures of a group, or will be."""
         known = self._known.setdefault(group, set())
         if trace.digest not in known:
             if len(known) >= MOST_TRACES:
-                return None
+                return False
             known.add(trace.digest)
             self.rows.append((group, trace.digest, trace.text))
-        return trace
+        return True
 
 
 def sweep(groups: Sequence[str]) -> Script[None]:
