@@ -11,6 +11,7 @@ from typing import Final
 
 from redrive.broker import rules
 from redrive.broker.port import Lock, QueueSettings, Received, State
+from redrive.clock import pause, system_clock
 from redrive.engines import stored
 from redrive.engines.nats import errors
 from redrive.engines.nats.catalog import Definition
@@ -28,6 +29,10 @@ _PAGE: Final = 256
 _IN_VAIN: Final = 3
 _ROUNDS: Final = 200
 """How often a receive that finds nothing but what has expired looks on."""
+
+_BEHIND: Final = 25
+_LONGEST_PAUSE_S: Final = 0.1
+"""How often, and how far apart, a consumer is asked again that is behind: for about two seconds."""
 
 
 class Receiving:
@@ -73,9 +78,17 @@ class Receiving:
             found += await self._sorted_out(queue, delivered, began)
             in_vain = 0 if delivered else in_vain + 1
             is_full = end is PullEnd.FULL and not delivered
-            if len(found) >= limit or end is PullEnd.EMPTY or is_full or in_vain > _IN_VAIN:
+            is_empty = end is PullEnd.EMPTY and (bool(found) or not await self._may_come(queue, in_vain))
+            if len(found) >= limit or is_empty or is_full or (in_vain > _IN_VAIN and end is PullEnd.MORE):
                 break
         return found
+
+    async def _may_come(self, queue: Definition, in_vain: int) -> bool:
+        """Wait a moment if a message is ready that the consumer has not heard of; say whether it is so."""
+        if in_vain > _BEHIND or not await self._consumers.is_behind(queue):
+            return False
+        await pause(system_clock, min(_LONGEST_PAUSE_S, 0.002 * 2**in_vain))
+        return True
 
     async def _delivered(self, queue: Definition, limit: int, max_bytes: int | None) -> tuple[list[HandedOut], PullEnd]:
         try:

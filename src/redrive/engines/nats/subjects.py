@@ -93,6 +93,11 @@ class Subjects:
         lane, key, number, _, expires, of = subject.split(".")[1:]
         return MessagePlace(MessageLane(lane), key, int(number), int(expires), int(of))
 
+    def ready_key(self, subject: str) -> str | None:
+        """Return the key of the queue in which a message of this subject is ready; None if it is none of these."""
+        lane, _, rest = subject.removeprefix(f"{self.stream}.").partition(".")
+        return rest.partition(".")[0] if lane == MessageLane.READY else None
+
     def lane(self, lane: MessageLane, key: str) -> str:
         """All messages in one lane of a queue."""
         return f"{self.stream}.{lane}.{key}.>"
