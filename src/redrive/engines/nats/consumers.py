@@ -197,10 +197,6 @@ class Consumers:
         if self._acknowledging:
             await asyncio.gather(*self._acknowledging)
 
-    async def give_back(self, reply: str) -> None:
-        """Let a message be handed out again at once, in its old place."""
-        await self._connection.again("abandon", self._connection.ask, reply, b"-NAK")
-
     async def renew(self, reply: str) -> None:
         """Let the server lengthen a lock."""
         await self._connection.again("renew", self._connection.ask, reply, b"+WPI")

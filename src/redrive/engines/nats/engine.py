@@ -260,9 +260,6 @@ class NatsEngine:
     async def _after(self, plan: EffectPlan) -> None:
         for held in plan.used:
             self._locks.drop(held)
-        for held in plan.given_back:
-            self._locks.give_back(held)
-        await asyncio.gather(*(self._consumers.give_back(held.reply) for held in plan.given_back))
         for queue in plan.touched.values():
             self._note_use(queue)
         await self._tell(plan.woken, self._ready(plan.entries))
@@ -307,11 +304,17 @@ class NatsEngine:
         return None if renewed is None else utc(renewed)
 
     async def peek(
-        self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
+        self,
+        queue: str,
+        limit: int,
+        *,
+        start: int = 0,
+        states: Sequence[State] | None = None,
+        max_bytes: int | None = None,
     ) -> list[Received]:
         """Look at messages in order of their numbers."""
         await self._settled()
-        return await self._looking.peek(queue, stored.bounded(limit), start, states)
+        return await self._looking.peek(queue, stored.bounded(limit), start, states, max_bytes)
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Remove what has expired, and idle queues."""
