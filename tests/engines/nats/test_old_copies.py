@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A server answers from a copy of the stream that has missed the last changes: it is not believed."""
+"""Answers that are older than they look: from a copy of the stream that is behind, or to an earlier request."""
 
 import pytest
 
@@ -72,3 +72,21 @@ async def test_what_others_have_received_or_removed_is_not_waited_for(engine, en
     await engine.lock_next(ORDERS, 2)
     assert await other._consumers.is_behind(await other._catalog.queue(ORDERS)) is False
     await other.close()
+
+
+async def test_what_comes_late_is_no_answer_to_the_next_request(engine, monkeypatch):
+    """A server may send a status after the last message of a receive."""
+    client = await engine._connection.client()
+    publish, addresses = client.publish, []
+
+    async def published(subject, body=b"", reply="", headers=None):
+        addresses.append(reply)
+        await publish(subject, body, reply=reply, headers=headers)
+
+    monkeypatch.setattr(client, "publish", published)
+    await engine.apply([Send(ORDERS, Message(b"", id=name)) for name in ("first", "second")])
+    await engine.lock_next(ORDERS, 1)
+    await publish(next(filter(None, reversed(addresses))), headers={"Status": "404"})
+    await client.flush()
+    assert [one.id for one in await engine.peek(ORDERS, 10)] == ["first", "second"]
+    assert [one.id for one in await engine.lock_next(ORDERS, 1)] == ["second"]

@@ -74,8 +74,7 @@ class NatsConnection:
         self._on_new = on_new
         self._client: Client | None = None
         self._connecting = asyncio.Lock()
-        self._free: list[_Inbox] = []
-        self._busy: set[_Inbox] = set()
+        self._inboxes: set[_Inbox] = set()
         self._forbidden = ""
         self._reached = 0
         self._is_open = False
@@ -146,7 +145,6 @@ class NatsConnection:
                     closed_cb=self._lost,
                     name="redrive",
                 )
-                self._free.clear()
                 await self._on_new(client)
         except errors.Trouble as error:
             await _closed(client)
@@ -172,7 +170,7 @@ class NatsConnection:
             self._forbidden = str(error)
 
     async def _lost(self) -> None:
-        for inbox in self._busy:
+        for inbox in self._inboxes:
             inbox.answers.put_nowait(None)
 
     # --- requests
@@ -244,8 +242,8 @@ class NatsConnection:
         """
         client = await self.client()
         found: list[Msg] = []
-        inbox = self._free.pop() if self._free else _Inbox(client)
-        self._busy.add(inbox)
+        inbox = _Inbox(client)
+        self._inboxes.add(inbox)
         try:
             await inbox.open()
             await client.publish(subject, json.dumps(body).encode(), reply=inbox.address)
@@ -253,19 +251,15 @@ class NatsConnection:
                 async with asyncio.timeout(self._attempt):
                     message = await inbox.answers.get()
                 if message is None:
-                    raise ConnectionResetError("the connection was lost")  # noqa: TRY301 - translated below
+                    raise ConnectionResetError("the connection was lost")
                 if message.headers and _STATUS in message.headers:
-                    self._free.append(inbox)
                     return found, message
                 found.append(message)
-        except BaseException as error:
-            await inbox.close()
-            if isinstance(error, errors.Trouble):
-                raise errors.translated(error, self.where) from error
-            raise
+        except errors.Trouble as error:
+            raise errors.translated(error, self.where) from error
         finally:
-            self._busy.discard(inbox)
-        self._free.append(inbox)
+            self._inboxes.discard(inbox)
+            await inbox.close()
         return found, None
 
     # --- reading the stream
@@ -342,7 +336,10 @@ class NatsConnection:
 
 
 class _Inbox:
-    """Where the answers to a request arrive. It is used again when all of them have: to subscribe costs two requests.
+    """Where the answers to one request arrive.
+
+    It is not used again: a server may send a status after the last message that was asked for, and messages that a
+    consumer hands out do not say which request they answer. What comes late must not be taken for another's answer.
 
     Args:
         client: the connection.
@@ -356,8 +353,7 @@ class _Inbox:
 
     async def open(self) -> None:
         """Let answers in."""
-        if self._subscription is None:
-            self._subscription = await self._client.subscribe(self.address, cb=self._take)
+        self._subscription = await self._client.subscribe(self.address, cb=self._take)
 
     async def close(self) -> None:
         """Let no more answers in."""
