@@ -7,9 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from redrive.engines.nats import NatsEngine
 from redrive.engines.postgres import PostgresEngine
 from redrive.engines.sqlite import SqliteEngine
 from tests import in_memory
+from tests.nats.server import remove_stream
 from tests.postgres.server import run_sql, terminate_backends
 
 
@@ -64,6 +66,30 @@ class PostgresHome:
     def remove(self):
         """Take everything away."""
         run_sql(self._url, f'DROP SCHEMA "{self._schema}" CASCADE')
+
+
+class NatsHome:
+    """A namespace. After a crash nothing is left of what the engine kept in its memory."""
+
+    def __init__(self, url, namespace, pace):
+        self._url = url
+        self._namespace = namespace
+        self._pace = pace
+
+    def engine(self, clock):
+        """Return an engine that is not open yet."""
+        return NatsEngine([self._url], namespace=self._namespace, replicas=1, clock=clock, pace=self._pace)
+
+    def crash(self):
+        """Do nothing: the next engine knows nothing of this one."""
+
+    def strays(self):
+        """Return nothing: no message shares its body."""
+        return [], []
+
+    def remove(self):
+        """Take everything away."""
+        remove_stream(self._url, self._namespace)
 
 
 def strays(read):

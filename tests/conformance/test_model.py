@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
@@ -58,15 +58,25 @@ ttls = st.sampled_from([None, None, 2, 8, 40])
 
 
 class Lives(RuleBasedStateMachine):
-    """The steps. Every lock ever given out is kept and tried again, good or not."""
+    """The steps. Every lock ever given out is kept and tried again, good or not.
 
-    def __init__(self, home):
+    Args:
+        home: where the engine lives.
+        clock: what moves the time.
+    """
+
+    settings = SETTINGS
+    delays = delays
+    phases = tuple(Phase)
+
+    def __init__(self, home, clock=None):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.home = home
-        self.clock = ManualClock()
-        self.model = Model({**QUEUES, **{name: DEAD_SETTINGS for name in NAMES if name not in QUEUES}})
-        for name, of_queue in QUEUES.items():  # a dead-letter queue's locks last as long as its queue's
+        self.clock = clock or ManualClock()
+        queues = self.settings | {queue: self.settings[name] for queue, name in SUBSCRIPTIONS.items()}
+        self.model = Model({**queues, **{name: DEAD_SETTINGS for name in NAMES if name not in QUEUES}})
+        for name, of_queue in queues.items():  # a dead-letter queue's locks last as long as its queue's
             dead = replace(DEAD_SETTINGS, lock_duration=of_queue.lock_duration)
             self.model.queues[dead_letter_queue(name)] = dead
         self.model.queues[dead_letter_queue(TOPIC)] = replace(DEAD_SETTINGS, lock_duration=60)
@@ -94,7 +104,7 @@ class Lives(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def begin(self, data):
-        for name, wanted in SETTINGS.items():
+        for name, wanted in self.settings.items():
             assert self.run(self.engine.declare(name, wanted))
         assert self.run(self.engine.declare_topic(TOPIC, TopicSettings(keep_unmatched=True)))
         for name in SETTINGS:
@@ -106,7 +116,7 @@ class Lives(RuleBasedStateMachine):
 
     def send(self, data):
         self.model.catch_up(self.now)
-        queue, ttl, delay = data.draw(queues), data.draw(ttls), data.draw(delays)
+        queue, ttl, delay = data.draw(queues), data.draw(ttls), data.draw(self.delays)
         body = b"%d" % self.sent
         self.sent += 1
         (number,) = self.apply(Send(queue, Message(body, id=body.decode(), ttl=ttl), utc(self.now + delay)))
@@ -116,13 +126,13 @@ class Lives(RuleBasedStateMachine):
 
     def subscribe(self, name):
         """Subscribe to the messages that have a header of that name."""
-        assert self.run(self.engine.subscribe(TOPIC, name, Rule.of({name: True}), SETTINGS[name]))
+        assert self.run(self.engine.subscribe(TOPIC, name, Rule.of({name: True}), self.settings[name]))
 
     @rule(data=st.data(), names=st.sets(st.sampled_from([*SETTINGS]), max_size=2), body=st.sampled_from([b"", LARGE]))
     def publish(self, data, names, body):
         """Send a message to the topic; which number it has in each queue is the engine's business."""
         self.model.catch_up(self.now)
-        ttl, delay = data.draw(ttls), data.draw(delays)
+        ttl, delay = data.draw(ttls), data.draw(self.delays)
         body = b"%d %b" % (self.sent, body)
         self.sent += 1
         message = Message(body, id=f"{self.sent}", ttl=ttl, headers=dict.fromkeys(names, True))
@@ -145,7 +155,7 @@ class Lives(RuleBasedStateMachine):
         queue, name = data.draw(st.sampled_from([*SUBSCRIPTIONS.items()]))
         self.run(self.engine.unsubscribe(TOPIC, name))
         self.subscribe(name)
-        self.model.queues[queue] = SETTINGS[name]
+        self.model.queues[queue] = self.settings[name]
         for entry in list(self.model.entries.values()):
             if entry.queue in (queue, dead_letter_queue(queue)):
                 self.ended.add(entry.sequence)
@@ -160,7 +170,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(queue=all_queues, limit=st.integers(1, 4), after=st.sampled_from([0, 0, 0, 1, 3, 11]))
     def lock(self, queue, limit, after):
-        self.clock.advance(after)
+        self.pass_time(after)
         self.catch_up_with(queue)
         expected = self.model.next_ready(queue, limit)
         found = self.run(self.engine.lock_next(queue, limit))
@@ -225,8 +235,9 @@ class Lives(RuleBasedStateMachine):
         do(entry)
 
     @precondition(lambda self: self.has(*LOCKED_STATES))
-    @rule(data=st.data(), delay=delays, is_reset=st.booleans())
-    def abandon(self, data, delay, is_reset):
+    @rule(data=st.data(), is_reset=st.booleans())
+    def abandon(self, data, is_reset):
+        delay = data.draw(self.delays)
         self.settle(
             data,
             lambda lock: Abandon(lock, float(delay), reset_count=is_reset and delay > 1),
@@ -273,7 +284,7 @@ class Lives(RuleBasedStateMachine):
     def something_rare(self, data, what):
         steps = {
             "subscribe anew": lambda: self.subscribe_anew(data),
-            "time": lambda: self.clock.advance(data.draw(st.sampled_from([1, 4, 12, 50]))),
+            "time": lambda: self.pass_time(data.draw(st.sampled_from([1, 4, 12, 50]))),
             "upkeep": lambda: self.run(self.engine.upkeep(data.draw(st.integers(1, 5)))),
             "compare": self.compare,
             "crash": self.crash,
@@ -282,6 +293,9 @@ class Lives(RuleBasedStateMachine):
             "limit": lambda: self.change_limit(data),
         }
         steps[what]()
+
+    def pass_time(self, seconds):
+        self.clock.advance(seconds)
 
     def cancel(self, data):
         self.model.catch_up(self.now)
@@ -370,13 +384,14 @@ def postgres_homes(postgres_url, postgres_schema):
     return lambda: PostgresHome(postgres_url, f"{postgres_schema}_{next(numbers)}")
 
 
-def run_lives(new_home, examples, steps):
+def run_lives(new_home, examples, steps, lives=Lives):
     run_state_machine_as_test(
-        lambda: Lives(new_home()),
+        lambda: lives(new_home()),
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
             deadline=None,
+            phases=lives.phases,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
     )

@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from redrive.clock import system_clock
 from redrive.engines.sqlite import SqliteEngine
 from redrive.recovery.transformer import Transformer
-from tests.conformance.homes import PostgresHome, SqliteHome
+from tests.clocks import SharedClock
+from tests.conformance.homes import NatsHome, PostgresHome, SqliteHome
 from tests.crash.harness import CHANGING, World
 from tests.migrated import use_copies
 
@@ -97,6 +99,36 @@ async def lasting_world(request, postgres_url, emptied_schema):
     for engine in engines.values():
         await engine.close()
     file.remove()
+
+
+class WaitingClock(SharedClock):
+    """A clock that really waits when it is moved, so that a server with a clock of its own ends locks in time."""
+
+    pace = 1 / 20
+    late_s = 0.35
+    longest_s = 60 * pace * 1.05 + late_s
+    """As long as the longest lock."""
+
+    def advance(self, seconds):
+        """Wait, and move the clock."""
+        late = self.late_s if seconds >= 1 else 0.0
+        system_clock.sleep(min(self.longest_s, seconds * self.pace * 1.05 + late))
+        super().advance(seconds)
+
+
+@pytest.fixture
+async def nats_world(engine_server, nats_namespace):
+    """A world with its queues on NATS and its ledger in a file, for many runs."""
+    queues, store = NatsHome(engine_server.url, nats_namespace, WaitingClock.pace), SqliteHome()
+    world = World(queues, store, is_shared=True, clock=WaitingClock())
+    engines = [home.engine(world.clock) for home in (world.queues, world.store)]
+    for engine in engines:
+        await engine.open()
+    yield world
+    for engine in engines:
+        await engine.close()
+    await ended()
+    store.remove()
 
 
 async def ended():

@@ -258,14 +258,15 @@ class World:
         seed: decides the order of turns.
         settings: how processes work.
         is_shared: whether all processes use one open engine for each home: to open one takes long.
+        clock: what moves the time.
     """
 
-    def __init__(self, queues, store=None, *, seed=0, settings=None, is_shared=False):
+    def __init__(self, queues, store=None, *, seed=0, settings=None, is_shared=False, clock=None):
         self.queues = Keeping(queues) if is_shared else queues
         self.store = self.queues if store in (None, queues) else Keeping(store) if is_shared else store
         self.is_shared = is_shared
         self.settings = settings or ServiceSettings(lanes=LANES, transforms=TRANSFORMS)
-        self.clock = SharedClock()
+        self.clock = clock or SharedClock()
         self._ids = count(1)
         self.run = 0
         self.begin(seed)

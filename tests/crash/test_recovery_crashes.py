@@ -133,6 +133,21 @@ async def test_it_is_the_same_with_a_server_and_with_queues_and_ledger_apart(las
         await run(world, SCENARIOS[name], Mishap(nth))
 
 
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [
+        pytest.param("plain", 1, id="plain-some"),
+        *(pytest.param(name, 12, id=f"{name}-many", marks=long) for name in SCENARIOS),
+    ],
+)
+async def test_it_is_the_same_with_queues_on_nats_and_the_ledger_in_a_file(nats_world, name, points):
+    world = nats_world
+    (calls,) = await run(world, SCENARIOS[name], Mishap())
+    for nth in random.Random(name).sample(range(1, calls + 1), points):
+        world.begin(nth)
+        await run(world, SCENARIOS[name], Mishap(nth))
+
+
 # --- engines that promise less
 
 

@@ -73,9 +73,27 @@ class Cluster:
 
     def leader(self, stream):
         """Return the server that leads a stream, as the others know it; None while there is none."""
+        return self._leader(f"STREAM.INFO.{stream}")
+
+    def consumer_apart(self, stream, consumer):
+        """Return the server that leads a consumer, when it is another than the one that leads its stream."""
+        found = []
+
+        def is_apart():
+            apart = self._leader(f"CONSUMER.INFO.{stream}.{consumer}")
+            leader = self.leader(stream)
+            found[:] = [apart]
+            if apart is not None and apart is leader:
+                ask(leader.url, f"CONSUMER.LEADER.STEPDOWN.{stream}.{consumer}")
+            return None not in (apart, leader) and apart is not leader
+
+        wait_until(is_apart, "a consumer that another server leads", self.servers[0].log)
+        return found[0]
+
+    def _leader(self, what):
         for server in self.servers:
             try:
-                answer = ask(server.url, f"STREAM.INFO.{stream}")
+                answer = ask(server.url, what)
             except (OSError, TimeoutError, nats.errors.Error):
                 continue
             name = answer.get("cluster", {}).get("leader")

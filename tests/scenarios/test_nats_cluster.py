@@ -4,7 +4,7 @@
 import asyncio
 import os
 from collections import Counter
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 
 import pytest
@@ -45,6 +45,16 @@ def whole(cluster):
 def new_engine(cluster, namespace, **options):
     """Return an engine over the cluster, not yet open."""
     return NatsEngine(cluster.urls, namespace=namespace, replicas=3, **options)
+
+
+@asynccontextmanager
+async def opened(engine):
+    """Open an engine, and close it in the end."""
+    await engine.open()
+    try:
+        yield engine
+    finally:
+        await engine.close()
 
 
 class HandOver:
@@ -138,6 +148,34 @@ def test_a_hand_over_happens_once_while_the_leader_is_killed(whole):
         scene.run((20, lambda: dead.append(killed_leader(whole, namespace))), (60, lambda: dead.pop().start()))
     )
     scene.check(left, bills)
+
+
+def test_what_was_confirmed_is_found_at_once_though_a_server_is_behind(whole):
+    """The server that hands messages out, or that is read from, has missed the last ones: it must not be believed."""
+    namespace = next(names)
+
+    async def run():
+        async with opened(new_engine(whole, namespace)) as first:
+            await first.declare(ORDERS, QueueSettings())
+            (queue,) = await first._catalog.all()
+        other = await asyncio.to_thread(whole.consumer_apart, namespace, queue.key)
+        urls = [server.url for server in whole.servers if server is not other]
+        async with opened(NatsEngine(urls, namespace=namespace)) as engine:
+            await send_and_find(engine, other)
+
+    async def send_and_find(engine, other):
+        for _ in range(3):
+            other.freeze()
+            await engine.apply([Send(ORDERS, Message(bytes(20_000), id="x")) for _ in range(100)])
+            other.thaw()
+            found = await engine.lock_next(ORDERS, 100)
+            assert found, "it is received"
+            assert len(await engine.peek(ORDERS, 200)) == 100, "it is seen"
+            while found:
+                await engine.apply([Complete(one.lock) for one in found])
+                found = await engine.lock_next(ORDERS, 100)
+
+    asyncio.run(run())
 
 
 @pytest.mark.torture

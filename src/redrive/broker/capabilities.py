@@ -14,8 +14,8 @@ class Capabilities:
         cancels_schedules: whether a scheduled message can be removed before its time.
         counts_exactly: whether ``inspect`` knows how many messages there are, so that an empty queue can be
             recognised.
-        keeps_place: whether a message that is given back with a delay, with other headers, uncounted, or together with
-            other effects takes its old place among those that are ready; otherwise it is the last.
+        keeps_place: whether a message that is given back takes its old place among those that are ready; otherwise it
+            is the last.
         sees_locks: whether ``peek`` and ``inspect`` know what other processes have locked, and that a lock of theirs
             has ended; otherwise a message that was handed out counts as locked until it is received again.
         most_effects: how many effects a list may have that is all or nothing; None: as many as you like.

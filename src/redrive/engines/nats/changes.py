@@ -46,7 +46,6 @@ class EffectPlan:
         entries: the messages.
         results: what each effect gives back.
         used: the locks it settles.
-        given_back: the locks that only the server hears of: their messages stay as they are.
         touched: the names of the queues that get something.
         woken: the keys of those in which something becomes ready.
     """
@@ -54,7 +53,6 @@ class EffectPlan:
     entries: list[StreamEntry] = field(default_factory=list[StreamEntry])
     results: list[EffectResult] = field(default_factory=list[EffectResult])
     used: list[Held] = field(default_factory=list[Held])
-    given_back: list[Held] = field(default_factory=list[Held])
     touched: dict[str, Definition] = field(default_factory=dict[str, Definition])
     woken: set[str] = field(default_factory=set[str])
     seen: set[str] = field(default_factory=set[str])
@@ -84,7 +82,6 @@ class Planner:
             anew: whether nothing that is remembered counts.
         """
         plan = EffectPlan()
-        may_nak = all(type(effect) is Abandon and _is_plain(effect) for effect in effects)
         for effect in effects:
             result: EffectResult = None
             if isinstance(effect, Send):
@@ -92,7 +89,7 @@ class Planner:
             elif isinstance(effect, Cancel):
                 await self._cancel(plan, effect, anew=anew)
             elif isinstance(effect, Complete | Abandon | Defer | DeadLetter):
-                await self._settle(plan, effect, anew=anew, may_nak=may_nak)
+                await self._settle(plan, effect, anew=anew)
             else:
                 raise NotSupported("NATS", "sessions")
             plan.results.append(result)
@@ -210,8 +207,11 @@ class Planner:
 
     def _guard(self, plan: EffectPlan, topic: Definition) -> None:
         """Let the plan fail if the topic has other subscriptions by then."""
-        guard = StreamEntry(self._subjects.receipt(f"g{self._numbers.next()}")).lasting(0.5)
-        plan.entries.append(self._catalog.guarding(topic, guard))
+        plan.entries.append(self._catalog.guarding(topic, self._guard_entry()))
+
+    def _guard_entry(self) -> StreamEntry:
+        """Return something that is stored for its fence only, and goes by itself."""
+        return StreamEntry(self._subjects.receipt(f"g{self._numbers.next()}")).lasting(0.5)
 
     async def _unmatched(self, plan: EffectPlan, effect: Send, topic: Definition, of: int) -> None:
         subject = self._subjects.unmatched(topic.key)
@@ -246,9 +246,7 @@ class Planner:
 
     # --- settling
 
-    async def _settle(
-        self, plan: EffectPlan, effect: Complete | Abandon | Defer | DeadLetter, *, anew: bool, may_nak: bool
-    ) -> None:
+    async def _settle(self, plan: EffectPlan, effect: Complete | Abandon | Defer | DeadLetter, *, anew: bool) -> None:
         definition = await self._catalog.get(effect.lock.queue, anew=anew)
         held = self._held(plan, effect.lock, definition)
         if anew or not self._locks.is_own(held):
@@ -266,11 +264,6 @@ class Planner:
             if rules.has_had_its_deliveries(count, settings.max_delivery_count) and not is_dead:
                 text = rules.over_delivered_text(settings.max_delivery_count)
                 after = record.buried(rules.MAX_DELIVERY_COUNT_EXCEEDED, text, definition.name)
-            elif may_nak and held.reply:
-                plan.used.pop()
-                plan.given_back.append(held)
-                plan.woken.add(definition.key)
-                return
             else:
                 after = self._given_back(record, effect, count)
         elif isinstance(effect, Defer):
@@ -296,11 +289,17 @@ class Planner:
         plan.woken.add(definition.key)
         if self._subjects.message(record.place) == held.subject:
             plan.entries.append(rewriting(record, self._subjects, held.sequence))
+            if held.reply:
+                plan.entries.append(self._while_held(held, definition, self._guard_entry()))
             return
         plan.entries.append(removing(held.subject, held.sequence))
         is_later = record.place.lane is MessageLane.SCHEDULED
         entry = self._scheduling(record) if is_later else entry_of(record, self._subjects)
-        plan.entries.append(entry)
+        plan.entries.append(self._while_held(held, definition, entry) if held.reply else entry)
+
+    def _while_held(self, held: Held, definition: Definition, entry: StreamEntry) -> StreamEntry:
+        """Let something be stored only if no one has taken the lock over."""
+        return entry.fenced(held.takeover, self._subjects.takeover(definition.key, held.sequence))
 
     def _held(self, plan: EffectPlan, lock: Lock, definition: Definition) -> Held:
         held = self._locks.find(lock)
@@ -310,7 +309,7 @@ class Planner:
         is_here = place.key == definition.key and (place.lane is MessageLane.DEAD) == rules.is_dead_letter_queue(
             lock.queue
         )
-        if not is_here or any(held.subject == used.subject for used in (*plan.used, *plan.given_back)):
+        if not is_here or any(held.subject == used.subject for used in plan.used):
             raise LockLost(lock.queue, lock.sequence)
         return held
 
@@ -322,19 +321,17 @@ class Planner:
         is_same = record is not None and (
             record.sequence == held.sequence if held.reply else record.token == held.token
         )
-        if record is None or not is_same:
+        if record is None or not is_same or (held.reply and await self._was_taken_over(held, place.key)):
             raise LockLost(held.queue, held.number)
         return replace(held, sequence=record.sequence, record=record)
 
+    async def _was_taken_over(self, held: Held, key: str) -> bool:
+        """Say whether another has the message by now."""
+        found = await self._connection.last(self._subjects.stream, self._subjects.takeover(key, held.sequence))
+        return (0 if found is None else found.sequence) != held.takeover
+
 
 _LAST: Final = datetime(9_999, 12, 31, tzinfo=UTC).timestamp()
-
-
-def _is_plain(effect: Effect) -> bool:
-    """Say whether a message is given back just as it is, to be delivered again at once."""
-    if not isinstance(effect, Abandon):
-        return False
-    return not (effect.delay or effect.headers or effect.reset_count or effect.uncount)
 
 
 def _check(message: Message, queue: Definition) -> None:

@@ -74,9 +74,9 @@ class NatsConnection:
         self._on_new = on_new
         self._client: Client | None = None
         self._connecting = asyncio.Lock()
-        self._free: list[_Inbox] = []
-        self._busy: set[_Inbox] = set()
+        self._inboxes: set[_Inbox] = set()
         self._forbidden = ""
+        self._reached = 0
         self._is_open = False
         self._was_open = False
         policy = Exponential(min=0.05, max=1.0, max_attempts=None)
@@ -145,7 +145,6 @@ class NatsConnection:
                     closed_cb=self._lost,
                     name="redrive",
                 )
-                self._free.clear()
                 await self._on_new(client)
         except errors.Trouble as error:
             await _closed(client)
@@ -171,7 +170,7 @@ class NatsConnection:
             self._forbidden = str(error)
 
     async def _lost(self) -> None:
-        for inbox in self._busy:
+        for inbox in self._inboxes:
             inbox.answers.put_nowait(None)
 
     # --- requests
@@ -243,8 +242,8 @@ class NatsConnection:
         """
         client = await self.client()
         found: list[Msg] = []
-        inbox = self._free.pop() if self._free else _Inbox(client)
-        self._busy.add(inbox)
+        inbox = _Inbox(client)
+        self._inboxes.add(inbox)
         try:
             await inbox.open()
             await client.publish(subject, json.dumps(body).encode(), reply=inbox.address)
@@ -252,30 +251,30 @@ class NatsConnection:
                 async with asyncio.timeout(self._attempt):
                     message = await inbox.answers.get()
                 if message is None:
-                    raise ConnectionResetError("the connection was lost")  # noqa: TRY301 - translated below
+                    raise ConnectionResetError("the connection was lost")
                 if message.headers and _STATUS in message.headers:
-                    self._free.append(inbox)
                     return found, message
                 found.append(message)
-        except BaseException as error:
-            await inbox.close()
-            if isinstance(error, errors.Trouble):
-                raise errors.translated(error, self.where) from error
-            raise
+        except errors.Trouble as error:
+            raise errors.translated(error, self.where) from error
         finally:
-            self._busy.discard(inbox)
-        self._free.append(inbox)
+            self._inboxes.discard(inbox)
+            await inbox.close()
         return found, None
 
     # --- reading the stream
+
+    def note_reached(self, sequence: int) -> None:
+        """Note that the stream has got so far: no reader is to be shown less from now on."""
+        self._reached = max(self._reached, sequence)
 
     async def last(self, stream: str, subject: str) -> Stored | None:
         """Return the last message of a subject, which may have wildcards, as the leader has it."""
         return await self._get(stream, {"last_by_subj": subject})
 
-    async def numbered(self, stream: str, sequence: int) -> Stored | None:
-        """Return a message by its number in the stream, as the leader has it."""
-        return await self._get(stream, {"seq": sequence})
+    async def following(self, stream: str, sequence: int, subject: str) -> Stored | None:
+        """Return the first message after a number of the stream whose subject fits, as the leader has it."""
+        return await self._get(stream, {"seq": sequence + 1, "next_by_subj": subject})
 
     async def _get(self, stream: str, which: Mapping[str, Any]) -> Stored | None:
         from base64 import b64decode
@@ -287,23 +286,39 @@ class NatsConnection:
                 return None
             raise errors.of_refusal(error, self.where) from error
         headers = _headers(b64decode(answer["hdrs"])) if "hdrs" in answer else {}
+        self.note_reached(answer["seq"])
         return Stored(answer["subject"], answer["seq"], headers, b64decode(answer.get("data", "")))
 
     async def last_of_each(self, stream: str, subjects: Sequence[str]) -> list[Stored]:
-        """Return the last message of each of some subjects, those that have one."""
+        """Return the last message of each of some subjects, those that have one.
+
+        Any server answers that has a copy of the stream, and the copy may be old. So the answer must say that the copy
+        has all that this engine knows of; otherwise the leader is asked.
+        """
         found: list[Stored] = []
         for start in range(0, len(subjects), _AT_ONCE):
             page = subjects[start : start + _AT_ONCE]
-            found += await self.again("get", self._last_of_page, stream, page)
+            here = await self.again("get", self._last_of_page, stream, page, self._reached)
+            found += await self._last_from_leader(stream, page) if here is None else here
         return found
 
-    async def _last_of_page(self, stream: str, subjects: Sequence[str]) -> list[Stored]:
+    async def _last_of_page(self, stream: str, subjects: Sequence[str], reached: int) -> list[Stored] | None:
+        """Return the last messages of some subjects; None if the copy that was read is behind, or may be."""
         messages, end = await self.many(f"{_API}.DIRECT.GET.{stream}", {"multi_last": list(subjects)}, 2**31)
-        status = end.headers.get(_STATUS) if end is not None and end.headers else None
+        said = end.headers if end is not None and end.headers else {}
+        status = said.get(_STATUS)
         if status not in ("204", "404"):
-            said = end.headers.get("Description", "") if end is not None and end.headers else ""
-            raise EngineUnavailable(f"{self.where}: messages cannot be read ({status} {said})".rstrip())
-        return [_stored(message) for message in messages]
+            problem = f"messages cannot be read ({status} {said.get('Description', '')})"
+            raise EngineUnavailable(f"{self.where}: {problem}")
+        is_behind = int(said.get("Nats-UpTo-Sequence", 0)) < reached  # a copy that has found nothing does not say it
+        return None if is_behind else [_stored(message) for message in messages]
+
+    async def _last_from_leader(self, stream: str, subjects: Sequence[str]) -> list[Stored]:
+        found: list[Stored | None] = []
+        for start in range(0, len(subjects), _BY_ONE):
+            page = subjects[start : start + _BY_ONE]
+            found += await asyncio.gather(*(self.last(stream, subject) for subject in page))
+        return [each for each in found if each is not None]
 
     async def subjects(self, stream: str, pattern: str) -> list[str]:
         """Return the subjects that have a message, as the leader has them."""
@@ -313,6 +328,7 @@ class NatsConnection:
                 answer = await self.api(f"STREAM.INFO.{stream}", {"subjects_filter": pattern, "offset": len(found)})
             except StreamRefusal as error:
                 raise errors.of_refusal(error, self.where) from error
+            self.note_reached(answer["state"]["last_seq"])
             page = answer["state"].get("subjects") or {}
             found += page
             if not page or len(found) >= answer.get("total", 0):
@@ -320,7 +336,10 @@ class NatsConnection:
 
 
 class _Inbox:
-    """Where the answers to a request arrive. It is used again when all of them have: to subscribe costs two requests.
+    """Where the answers to one request arrive.
+
+    It is not used again: a server may send a status after the last message that was asked for, and messages that a
+    consumer hands out do not say which request they answer. What comes late must not be taken for another's answer.
 
     Args:
         client: the connection.
@@ -334,8 +353,7 @@ class _Inbox:
 
     async def open(self) -> None:
         """Let answers in."""
-        if self._subscription is None:
-            self._subscription = await self._client.subscribe(self.address, cb=self._take)
+        self._subscription = await self._client.subscribe(self.address, cb=self._take)
 
     async def close(self) -> None:
         """Let no more answers in."""
@@ -349,6 +367,9 @@ class _Inbox:
 
 _AT_ONCE: Final = 500
 """How many messages are read with one request; the server refuses more than 1,024."""
+
+_BY_ONE: Final = 64
+"""How many requests are made at a time where each reads one message."""
 
 
 @contextmanager

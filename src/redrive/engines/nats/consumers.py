@@ -89,6 +89,7 @@ class Consumers:
         self._subjects = subjects
         self._pace = pace
         self._acknowledging: set[asyncio.Task[None]] = set()
+        self._stored: dict[str, int] = {}  # the stream's number of the last message that is known to be ready, by key
 
     async def create(self, queue: Definition) -> None:
         """Create or change the consumer of a queue."""
@@ -109,6 +110,7 @@ class Consumers:
     async def delete(self, key: str) -> None:
         """Remove the consumer of a queue, if there is one."""
         try:
+            self._stored.pop(key, None)
             await self._connection.api(f"CONSUMER.DELETE.{self._subjects.stream}.{key}")
         except StreamRefusal as error:
             if error.code != errors.NO_CONSUMER:
@@ -150,6 +152,34 @@ class Consumers:
             return living, PullEnd.FULL
         return living, PullEnd.EMPTY if status == "404" else PullEnd.MORE
 
+    # --- a consumer that is behind
+
+    def note_stored(self, key: str, sequence: int) -> None:
+        """Note that a queue has got a message that is ready."""
+        self._stored[key] = max(self._stored.get(key, 0), sequence)
+
+    async def is_behind(self, queue: Definition) -> bool:
+        """Say whether a consumer that hands out nothing has not heard of all messages yet.
+
+        It reads the copy of the stream on its own server, which may get a message a moment after a majority has it.
+        """
+        wanted = self._stored.get(queue.key, 0)
+        if not wanted:
+            return False
+        progress = await self.progress(queue)
+        if progress.last < wanted and await self._is_there_after(progress.last, queue):
+            return True
+        if self._stored.get(queue.key) == wanted:
+            del self._stored[queue.key]
+        return False
+
+    async def _is_there_after(self, sequence: int, queue: Definition) -> bool:
+        lane = self._subjects.lane(MessageLane.READY, queue.key)
+        found = await self._connection.following(self._subjects.stream, sequence, lane)
+        return found is not None
+
+    # --- what is handed out
+
     def _acknowledge(self, reply: str) -> None:
         """Tell the server that what is left of a settled message needs not be handed out again."""
         task = asyncio.create_task(self._acknowledged(reply))
@@ -166,10 +196,6 @@ class Consumers:
         """Wait until the server has heard all that was sent to it."""
         if self._acknowledging:
             await asyncio.gather(*self._acknowledging)
-
-    async def give_back(self, reply: str) -> None:
-        """Let a message be handed out again at once, in its old place."""
-        await self._connection.again("abandon", self._connection.ask, reply, b"-NAK")
 
     async def renew(self, reply: str) -> None:
         """Let the server lengthen a lock."""

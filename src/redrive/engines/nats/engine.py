@@ -8,7 +8,7 @@ server's clock ends locks and moves what was scheduled; the clocks of this engin
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from random import Random
@@ -169,10 +169,21 @@ class NatsEngine:
         self._catalog.forget()
 
     async def _hear_of_message(self, message: Msg) -> None:
-        self._wake({message.subject.rpartition(".")[2]})
+        key = message.subject.rpartition(".")[2]
+        if message.data.isdigit():
+            self._consumers.note_stored(key, int(message.data))
+        self._wake({key})
 
     def _note(self, entries: Sequence[StreamEntry]) -> None:
         self._looking.note(entries)
+        for key, sequence in self._ready(entries).items():
+            self._consumers.note_stored(key, sequence)
+
+    def _ready(self, entries: Sequence[StreamEntry]) -> dict[str, int]:
+        """Return the stream's number of the last message that has become ready, by the keys of queues."""
+        found = [self._subjects.ready_key(each.subject) for each in entries]
+        numbers = [(key, each.sequence) for key, each in zip(found, entries, strict=True) if key and each.sequence]
+        return dict(sorted(numbers))
 
     # --- queues
 
@@ -249,12 +260,9 @@ class NatsEngine:
     async def _after(self, plan: EffectPlan) -> None:
         for held in plan.used:
             self._locks.drop(held)
-        for held in plan.given_back:
-            self._locks.give_back(held)
-        await asyncio.gather(*(self._consumers.give_back(held.reply) for held in plan.given_back))
         for queue in plan.touched.values():
             self._note_use(queue)
-        await self._tell(plan.woken)
+        await self._tell(plan.woken, self._ready(plan.entries))
 
     async def lock_next(
         self, queue: str, limit: int, *, delete: bool = False, max_bytes: int | None = None
@@ -296,11 +304,17 @@ class NatsEngine:
         return None if renewed is None else utc(renewed)
 
     async def peek(
-        self, queue: str, limit: int, *, start: int = 0, states: Sequence[State] | None = None
+        self,
+        queue: str,
+        limit: int,
+        *,
+        start: int = 0,
+        states: Sequence[State] | None = None,
+        max_bytes: int | None = None,
     ) -> list[Received]:
         """Look at messages in order of their numbers."""
         await self._settled()
-        return await self._looking.peek(queue, stored.bounded(limit), start, states)
+        return await self._looking.peek(queue, stored.bounded(limit), start, states, max_bytes)
 
     async def upkeep(self, limit: int = 1_000) -> Upkeep:
         """Remove what has expired, and idle queues."""
@@ -389,10 +403,10 @@ class NatsEngine:
         """Wake all of them: only a receive finds out what has come due, and whose lock has ended."""
         return queues, None
 
-    async def _tell(self, keys: set[str]) -> None:
+    async def _tell(self, keys: set[str], stored_: Mapping[str, int]) -> None:
         self._wake(keys)
         for key in keys:
-            await self._connection.publish(self._subjects.hint(key))
+            await self._connection.publish(self._subjects.hint(key), b"%d" % stored_.get(key, 0))
 
     def _wake(self, keys: set[str]) -> None:
         names = [self._names[key] for key in keys if key in self._names]

@@ -210,6 +210,7 @@ class _Attempt:
             raise
         refused = errors.refusal(answer)
         if refused is None:
+            self._connection.note_reached(answer["seq"])
             first = answer["seq"] - answer.get("count", 1) + 1
             for number, entry in enumerate(self._entries, first):
                 entry.sequence = number  # the messages of a batch follow each other

@@ -10,6 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from math import inf
 from typing import Final
 
 from redrive.broker import rules
@@ -65,8 +66,10 @@ class Looking:
 
     # --- messages
 
-    async def peek(self, name: str, limit: int, start: int, states: Sequence[State] | None) -> list[Received]:
-        """Return messages in order of their numbers."""
+    async def peek(
+        self, name: str, limit: int, start: int, states: Sequence[State] | None, max_bytes: int | None
+    ) -> list[Received]:
+        """Return messages in order of their numbers, one at least if ``max_bytes`` are few."""
         queue = await self._catalog.queue(name, anew=True)
         lanes = (
             (MessageLane.DEAD,)
@@ -79,14 +82,19 @@ class Looking:
         progress = ConsumerProgress() if MessageLane.DEAD in lanes else await self._consumers.progress(queue)
         wanted = tuple(State) if states is None else tuple(states)
         found: list[Received] = []
-        for first in range(0, len(subjects), _PAGE):
+        room = inf if max_bytes is None else max_bytes
+        for first in range(0, len(subjects) if limit else 0, _PAGE):
             for record in await self._receiving.records(subjects[first : first + _PAGE]):
                 seen = self._seen(name, record, progress)
-                if seen.state in wanted:
-                    found.append(seen)
+                if seen.state not in wanted:
+                    continue
+                room -= len(seen.body)
+                if found and room < 0:
+                    return found
+                found.append(seen)
                 if len(found) >= limit:
-                    return found[:limit]
-        return found[:limit]
+                    return found
+        return found
 
     def _seen(self, name: str, record: MessageRecord, progress: ConsumerProgress) -> Received:
         now = self._clock.time()

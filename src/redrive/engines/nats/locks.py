@@ -2,8 +2,10 @@
 """The locks of this engine, each with a deadline of its own, and what a token says about the locks of others.
 
 The server ends locks too, a little later, and gives the message to the next receiver. It would also obey one that
-settles late; so an engine settles nothing after its own deadline. Should a process be frozen between that check and its
-request, the message's number in the stream decides: one settlement of it wins.
+settles late; so an engine settles nothing after its own deadline. A process may be frozen between that check and its
+request. Therefore who receives a message that was handed out before notes that it has taken the lock over, and whoever
+gives a message back, sets it aside or makes a dead letter of it does so only if no one has. That work was done is true
+however late it is said: of two that complete a message, one wins.
 """
 
 import asyncio
@@ -17,7 +19,7 @@ from redrive.broker.port import Lock
 from redrive.clock import Clock
 from redrive.engines.nats.records import MessageRecord
 
-_TOKEN: Final = re.compile(r"(\w+):(\d+):(\d+):(\d+):(-?[\d.]+):(\S+) (\S*)", re.ASCII)
+_TOKEN: Final = re.compile(r"(\w+):(\d+):(\d+):(\d+):(\d+):(-?[\d.]+):(\S+) (\S*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Held:
         sequence: the stream's number of the version that is locked.
         number: the message's own.
         count: how often it was delivered, this time included.
+        takeover: the stream's number of the note that this lock was taken over from another; 0: there was no other.
         until: when the lock ends.
         reply: how the server learns about it; empty where the lock is part of the record.
         queue: the name of the queue.
@@ -41,6 +44,7 @@ class Held:
     sequence: int
     number: int
     count: int
+    takeover: int
     until: float
     reply: str
     queue: str = ""
@@ -62,10 +66,13 @@ class Locks:
         self._by_subject: dict[str, str] = {}  # the tokens
         self._returned: dict[str, int] = {}  # how often what is no longer locked was delivered, though it was
 
-    def new_token(self, record: MessageRecord, subject: str, count: int, until: float, reply: str = "") -> str:
-        """Return a token that also another engine can settle with."""
-        me = f"{self._me}{uuid4().hex[:8]}"
-        return f"{me}:{record.sequence}:{record.place.number}:{count}:{until}:{subject} {reply}"
+    def new(
+        self, record: MessageRecord, subject: str, count: int, until: float, *, takeover: int = 0, reply: str = ""
+    ) -> Held:
+        """Return a lock with a token that also another engine can settle with."""
+        me, number = f"{self._me}{uuid4().hex[:8]}", record.place.number
+        token = f"{me}:{record.sequence}:{number}:{count}:{takeover}:{until}:{subject} {reply}"
+        return Held(token, subject, record.sequence, number, count, takeover, until, reply, record=record)
 
     def keep(self, held: Held, seconds: float) -> None:
         """Remember a lock that ends in so many seconds."""
@@ -78,11 +85,6 @@ class Locks:
         self._held.pop(held.token, None)
         if self._by_subject.get(held.subject) == held.token:
             del self._by_subject[held.subject]
-
-    def give_back(self, held: Held) -> None:
-        """Forget a lock whose message the server will deliver again at once."""
-        self.drop(held)
-        self._returned[held.subject] = held.count
 
     def find(self, lock: Lock) -> Held | None:
         """Return what a lock is good for; None if it has ended, or is none."""
@@ -161,5 +163,5 @@ def _read(token: str) -> Held | None:
     found = _TOKEN.fullmatch(token)
     if found is None:
         return None
-    _, sequence, number, count, until, subject, reply = found.groups()
-    return Held(token, subject, int(sequence), int(number), int(count), float(until), reply)
+    _, sequence, number, count, takeover, until, subject, reply = found.groups()
+    return Held(token, subject, int(sequence), int(number), int(count), int(takeover), float(until), reply)

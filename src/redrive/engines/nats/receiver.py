@@ -11,6 +11,7 @@ from typing import Final
 
 from redrive.broker import rules
 from redrive.broker.port import Lock, QueueSettings, Received, State
+from redrive.clock import pause, system_clock
 from redrive.engines import stored
 from redrive.engines.nats import errors
 from redrive.engines.nats.catalog import Definition
@@ -28,6 +29,13 @@ _PAGE: Final = 256
 _IN_VAIN: Final = 3
 _ROUNDS: Final = 200
 """How often a receive that finds nothing but what has expired looks on."""
+
+_TAKEOVER_S: Final = 86_400
+"""How long it is remembered that a lock was taken over: longer than anyone has a message."""
+
+_BEHIND: Final = 25
+_LONGEST_PAUSE_S: Final = 0.1
+"""How often, and how far apart, a consumer is asked again that is behind: for about two seconds."""
 
 
 class Receiving:
@@ -73,9 +81,17 @@ class Receiving:
             found += await self._sorted_out(queue, delivered, began)
             in_vain = 0 if delivered else in_vain + 1
             is_full = end is PullEnd.FULL and not delivered
-            if len(found) >= limit or end is PullEnd.EMPTY or is_full or in_vain > _IN_VAIN:
+            is_empty = end is PullEnd.EMPTY and (bool(found) or not await self._may_come(queue, in_vain))
+            if len(found) >= limit or is_empty or is_full or (in_vain > _IN_VAIN and end is PullEnd.MORE):
                 break
         return found
+
+    async def _may_come(self, queue: Definition, in_vain: int) -> bool:
+        """Wait a moment if a message is ready that the consumer has not heard of; say whether it is so."""
+        if in_vain > _BEHIND or not await self._consumers.is_behind(queue):
+            return False
+        await pause(system_clock, min(_LONGEST_PAUSE_S, 0.002 * 2**in_vain))
+        return True
 
     async def _delivered(self, queue: Definition, limit: int, max_bytes: int | None) -> tuple[list[HandedOut], PullEnd]:
         try:
@@ -88,25 +104,51 @@ class Receiving:
     async def _sorted_out(self, queue: Definition, delivered: Sequence[HandedOut], began: float) -> list[Held]:
         """Return what may be handed on; what has expired or had its deliveries is dead or gone then."""
         settings = queue.of_queue
-        kept: list[Held] = []
+        kept: list[tuple[HandedOut, MessageRecord]] = []
         ended: list[MessageRecord] = []
+        spent: list[MessageRecord] = []
         for each in delivered:
             self._locks.forget_returned(each.subject)
             record = record_of(self._subjects.place(each.subject), each.headers, each.body, each.sequence)
             if record is None:
                 continue
-            count = record.count + each.times
-            if record.has_expired(self._clock.time()) or count > settings.max_delivery_count:
+            is_spent = record.count + each.times > settings.max_delivery_count
+            if is_spent and each.times > 1:
+                spent.append(record)  # that was so when its last lock ended, whether it has expired since or not
+            elif is_spent or record.has_expired(self._clock.time()):
                 ended.append(record)
             else:
-                kept.append(self._handed_out(record, each, count, began + settings.lock_duration, queue.name))
+                kept.append((each, record))
         await self.end(ended, queue)
-        return kept
+        await self.end(spent, queue, is_spent=True)
+        taken = await self._taken_over([record for each, record in kept if each.times > 1])
+        kept = [(each, record) for each, record in kept if each.times == 1 or each.sequence in taken]
+        until = began + settings.lock_duration
+        return [self._handed_out(record, each, until, taken.get(each.sequence, 0)) for each, record in kept]
 
-    def _handed_out(self, record: MessageRecord, delivered: HandedOut, count: int, until: float, queue: str) -> Held:
-        subject, reply = delivered.subject, delivered.reply
-        token = self._locks.new_token(record, subject, count, until, reply)
-        return Held(token, subject, record.sequence, record.place.number, count, until, reply, queue, record)
+    def _handed_out(self, record: MessageRecord, each: HandedOut, until: float, takeover: int) -> Held:
+        count = record.count + each.times
+        return self._locks.new(record, each.subject, count, until, takeover=takeover, reply=each.reply)
+
+    async def _taken_over(self, records: Sequence[MessageRecord]) -> dict[int, int]:
+        """Take the locks on messages over from those who had them; return the numbers of the notes, by the versions.
+
+        A message is missing that was settled in the last moment.
+        """
+        notes = {each.sequence: self._takeover(each) for each in records}
+        try:
+            if notes:
+                await self._commits.commit([*notes.values()])
+        except StreamRefusal:
+            if len(records) > 1:
+                one_by_one = [await self._taken_over([each]) for each in records]
+                return {version: note for each in one_by_one for version, note in each.items()}
+            return {}
+        return {version: note.sequence or await self._sequence(note.subject) for version, note in notes.items()}
+
+    def _takeover(self, record: MessageRecord) -> StreamEntry:
+        note = StreamEntry(self._subjects.takeover(record.place.key, record.sequence))
+        return note.fenced(record.sequence, self._subjects.message(record.place)).lasting(_TAKEOVER_S)
 
     def _locked(self, name: str, held: Held) -> Received:
         record = held.record
@@ -136,22 +178,29 @@ class Receiving:
 
     # --- what has expired or had its deliveries
 
-    async def end(self, records: Sequence[MessageRecord], queue: Definition) -> int:
-        """Remove messages that have expired or had their deliveries, or make dead letters of them; say how many."""
+    async def end(self, records: Sequence[MessageRecord], queue: Definition, *, is_spent: bool = False) -> int:
+        """Remove messages that have expired or had their deliveries, or make dead letters of them; say how many.
+
+        Args:
+            records: the messages.
+            queue: where they are.
+            is_spent: whether they had had their deliveries, whether they have expired or not.
+        """
         if not records:
             return 0
+        entries = [entry for record in records for entry in self._ending(record, queue, is_spent=is_spent)]
         try:
-            await self._commits.commit([entry for record in records for entry in self._ending(record, queue)])
+            await self._commits.commit(entries)
         except StreamRefusal:  # one of them is not what it was: one by one then
             if len(records) == 1:
                 return 0
-            return sum([await self.end([record], queue) for record in records])
+            return sum([await self.end([record], queue, is_spent=is_spent) for record in records])
         return len(records)
 
-    def _ending(self, record: MessageRecord, queue: Definition) -> list[StreamEntry]:
+    def _ending(self, record: MessageRecord, queue: Definition, *, is_spent: bool) -> list[StreamEntry]:
         removal = removing(self._subjects.message(record.place), record.sequence)
         settings = queue.of_queue
-        if not record.has_expired(self._clock.time()):
+        if is_spent or not record.has_expired(self._clock.time()):
             text = rules.over_delivered_text(settings.max_delivery_count)
             dead = record.buried(rules.MAX_DELIVERY_COUNT_EXCEEDED, text, queue.name)
         elif settings.dead_letter_on_expiration:
@@ -218,9 +267,8 @@ class Receiving:
 
     def _to_hold(self, record: MessageRecord, name: str, settings: QueueSettings) -> Held:
         until = self._clock.time() + settings.lock_duration
-        subject = self._subjects.message(record.place)
-        token = self._locks.new_token(record, subject, record.count + 1, until)
-        return Held(token, subject, record.sequence, record.place.number, record.count + 1, until, "", name, record)
+        held = self._locks.new(record, self._subjects.message(record.place), record.count + 1, until)
+        return replace(held, queue=name)
 
     async def renew(self, held: Held, seconds: float) -> float | None:
         """Lengthen a lock that is part of its record; return when it ends, None if it was lost."""
@@ -283,7 +331,7 @@ class Receiving:
         """Make dead letters of those that have had their deliveries; say whether there were any."""
         most = settings.max_delivery_count
         spent = [each for each in records if rules.has_had_its_deliveries(each.count, most) and not is_dead]
-        await self.end(spent, queue)
+        await self.end(spent, queue, is_spent=True)
         return bool(spent)
 
     # --- reading records

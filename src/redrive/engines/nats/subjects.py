@@ -8,6 +8,7 @@ One stream holds everything of a namespace, one message for each subject::
     <namespace>.s.<key>.<n>.<e or f>.<expires>.<of>        a message for later: the server moves it to ``q`` in time
     <namespace>.d.<key>.<n>.<e or f>.<expires>.<of>        a message set aside, to be received by its number
     <namespace>.x.<key>.<n>.<e or f>.<expires>.<of>        a dead letter, whatever it is doing
+    <namespace>.l.<key>.<version>                          that the lock on a version of a message was taken over
     <namespace>.i.<key>.<digest>                           an id that was seen
     <namespace>.u.<key>                                    when a queue was last used
     <namespace>.o.<key>                                    how many messages no subscription of a topic got
@@ -93,6 +94,11 @@ class Subjects:
         lane, key, number, _, expires, of = subject.split(".")[1:]
         return MessagePlace(MessageLane(lane), key, int(number), int(expires), int(of))
 
+    def ready_key(self, subject: str) -> str | None:
+        """Return the key of the queue in which a message of this subject is ready; None if it is none of these."""
+        lane, _, rest = subject.removeprefix(f"{self.stream}.").partition(".")
+        return rest.partition(".")[0] if lane == MessageLane.READY else None
+
     def lane(self, lane: MessageLane, key: str) -> str:
         """All messages in one lane of a queue."""
         return f"{self.stream}.{lane}.{key}.>"
@@ -117,6 +123,10 @@ class Subjects:
         """Where it is noted that an id was seen."""
         return f"{self.stream}.i.{key}.{sha256(message_id.encode()).hexdigest()[:32]}"
 
+    def takeover(self, key: str, sequence: int) -> str:
+        """Where it is noted that the lock on a message, of which this is the version, was taken over."""
+        return f"{self.stream}.l.{key}.{sequence}"
+
     def used(self, key: str) -> str:
         """Where it is noted when a queue was used."""
         return f"{self.stream}.u.{key}"
@@ -136,7 +146,7 @@ class Subjects:
     def belongings(self, key: str) -> tuple[str, ...]:
         """All that goes with a queue when it is deleted."""
         lanes = "".join(MessageLane)
-        return (*(f"{self.stream}.{kind}.{key}.>" for kind in f"{lanes}i"), self.used(key), self.unmatched(key))
+        return (*(f"{self.stream}.{kind}.{key}.>" for kind in f"{lanes}il"), self.used(key), self.unmatched(key))
 
     def hint(self, key: str) -> str:
         """What wakes those who wait for a queue. It is stored nowhere."""

@@ -87,7 +87,7 @@ class Tidying:
         records = await self._receiving.records(spent)
         for subject in spent:
             self._locks.forget_returned(subject)
-        return await self._receiving.end(records, queue)
+        return await self._receiving.end(records, queue, is_spent=True)
 
     async def _expire(self, queue: Definition, limit: int) -> tuple[int, bool]:
         """Remove what has expired from a queue, at most so many; say how many it were, and whether these were all."""

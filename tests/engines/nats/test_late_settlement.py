@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""A process is frozen between its last look at its lock and its request, and goes on when another has the message."""
+
+import asyncio
+
+import pytest
+
+from redrive.broker import Abandon, Complete, DeadLetter, Defer, Message, QueueSettings, Send
+from redrive.engines.nats import NatsEngine
+from redrive.engines.nats.group_commit import removing
+from redrive.errors import LockLost
+from redrive.testing import PassingClock
+
+pytestmark = pytest.mark.asyncio
+
+ORDERS, DEAD = "orders", "orders/$dead"
+PACE = 1 / 30
+LOCK_S = 9.0
+SETTLEMENTS = {
+    "abandon": Abandon,
+    "abandon with headers": lambda lock: Abandon(lock, headers={"tried": 1}),
+    "abandon with delay": lambda lock: Abandon(lock, 30.0),
+    "defer": Defer,
+    "dead-letter": lambda lock: DeadLetter(lock, "broken"),
+}
+
+
+@pytest.fixture
+def clock():
+    return PassingClock(PACE, 0.35)
+
+
+@pytest.fixture
+async def engines(engine_server, nats_namespace, clock):
+    """Two processes that are open, and a queue with a message."""
+    made = [
+        NatsEngine([engine_server.url], namespace=nats_namespace, replicas=1, clock=clock, pace=PACE) for _ in range(2)
+    ]
+    for engine in made:
+        await engine.open()
+    await made[0].declare(ORDERS, QueueSettings(lock_duration=LOCK_S))
+    await made[0].apply([Send(ORDERS, Message(b"", id="order"))])
+    yield made
+    for engine in made:
+        await engine.close()
+
+
+class Freezing:
+    """Lets an engine ask for nothing more, until it is thawed."""
+
+    def __init__(self, engine, monkeypatch):
+        self._ask = engine._connection.ask
+        self.is_frozen = asyncio.Event()
+        self.thawed = asyncio.Event()
+        monkeypatch.setattr(engine._connection, "ask", self.ask)
+
+    async def ask(self, *values):
+        self.is_frozen.set()
+        await self.thawed.wait()
+        return await self._ask(*values)
+
+
+async def late(engines, clock, monkeypatch, settlement, meanwhile):
+    """Begin to settle with the first engine, lose the lock to the second, and go on; return the second's message."""
+    first, second = engines
+    (held,) = await first.lock_next(ORDERS, 1)
+    freezing = Freezing(first, monkeypatch)
+    settling = asyncio.create_task(first.apply([settlement(held.lock)]))
+    await freezing.is_frozen.wait()
+    clock.advance(LOCK_S + 1)
+    (taken,) = await second.lock_next(ORDERS, 1)
+    await meanwhile(second, taken)
+    freezing.thawed.set()
+    with pytest.raises(LockLost):
+        await settling
+    return taken
+
+
+@pytest.mark.parametrize("name", SETTLEMENTS)
+async def test_a_late_settlement_changes_nothing_while_another_has_the_message(engines, clock, monkeypatch, name):
+    async def hold(_, __):
+        pass
+
+    taken = await late(engines, clock, monkeypatch, SETTLEMENTS[name], hold)
+    first, second = engines
+    assert taken.delivery_count == 2
+    assert [await first.lock_next(queue, 1) for queue in (ORDERS, DEAD)] == [[], []]
+    await second.apply([Complete(taken.lock)])
+    assert [await first.peek(queue, 1) for queue in (ORDERS, DEAD)] == [[], []]
+
+
+@pytest.mark.parametrize("name", ["abandon"])
+async def test_a_late_settlement_changes_nothing_when_another_has_settled(engines, clock, monkeypatch, name):
+    async def complete(engine, taken):
+        await engine.apply([Complete(taken.lock)])
+
+    await late(engines, clock, monkeypatch, SETTLEMENTS[name], complete)
+    assert [await engines[0].peek(queue, 1) for queue in (ORDERS, DEAD)] == [[], []]
+
+
+async def test_who_has_taken_a_message_over_can_give_it_back_in_any_process(engines, clock):
+    first, second = engines
+    await first.lock_next(ORDERS, 1)
+    clock.advance(LOCK_S + 1)
+    (taken,) = await second.lock_next(ORDERS, 1)
+    await first.apply([Abandon(taken.lock)])
+    (again,) = await second.lock_next(ORDERS, 1)
+    assert again.delivery_count == 3
+    await second.apply([Abandon(again.lock)])
+    (last,) = await first.lock_next(ORDERS, 1)
+    await first.apply([Complete(last.lock)])
+    assert await first.peek(ORDERS, 1) == []
+
+
+async def test_a_message_that_is_settled_in_the_last_moment_is_not_handed_on(engines, clock, monkeypatch):
+    first, second = engines
+    (held,) = await first.lock_next(ORDERS, 1)
+    locked, pull = first._locks.find(held.lock), second._consumers.next
+    clock.advance(LOCK_S + 1)
+
+    async def next_(*values):
+        found, end = await pull(*values)
+        if found:
+            await first._commits.commit([removing(locked.subject, locked.sequence)])
+        return found, end
+
+    monkeypatch.setattr(second._consumers, "next", next_)
+    assert await second.lock_next(ORDERS, 1) == []
