@@ -172,18 +172,20 @@ class MessageTooLarge(MessageError, code="message-too-large"):
         queue: where it was sent.
         size: its size in bytes, body and headers together.
         limit: the largest size that the queue allows.
+        setting: what would have to be raised.
     """
 
-    def __init__(self, queue: str, size: int, limit: int) -> None:
-        super().__init__(queue, size, limit)
+    def __init__(self, queue: str, size: int, limit: int, setting: str = "max_message_bytes") -> None:
+        super().__init__(queue, size, limit, setting)
         self.queue = queue
         self.size = size
         self.limit = limit
+        self.setting = setting
 
     def __str__(self) -> str:
         return (
             f"a message of {self.size:,} bytes is too large for queue {self.queue!r}, which takes {self.limit:,}; "
-            "store the content elsewhere and send a reference, or raise max_message_bytes"
+            f"store the content elsewhere and send a reference, or raise {self.setting}"
         )
 
 

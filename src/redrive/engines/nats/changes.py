@@ -34,6 +34,11 @@ from redrive.engines.nats.records import GONE, MessageRecord, record_of
 from redrive.engines.nats.subjects import MessageLane, MessagePlace
 from redrive.errors import LockLost, MessageNotFound, MessageTooLarge, NotSupported, RedriveError
 
+_ROOM_TO_GROW: Final = 32_768
+"""How many bytes are left at sending for what is noted later: a message that was taken must fit as a dead letter."""
+
+_ROOM_SETTING: Final = "the NATS server's max_payload"
+
 _MARKER_SPARE_S: Final = 5.0
 """How much longer a marker is kept than it counts."""
 
@@ -137,9 +142,9 @@ class Planner:
         )
 
     def _store(self, plan: EffectPlan, record: MessageRecord, definition: Definition, queue: str) -> None:
-        room = self._connection.largest
+        room = self._connection.largest - _ROOM_TO_GROW
         if record.size > room:
-            raise MessageTooLarge(queue, record.size, room)
+            raise MessageTooLarge(queue, record.size, room, _ROOM_SETTING)
         entry = (
             self._scheduling(record) if record.place.lane is MessageLane.SCHEDULED else entry_of(record, self._subjects)
         )
@@ -284,7 +289,7 @@ class Planner:
         """Store a message as it is now instead of the version that was locked."""
         room = self._connection.largest
         if record.size > room:
-            raise MessageTooLarge(held.queue, record.size, room)
+            raise MessageTooLarge(held.queue, record.size, room, _ROOM_SETTING)
         plan.touched[definition.name] = definition
         plan.woken.add(definition.key)
         if self._subjects.message(record.place) == held.subject:

@@ -195,15 +195,19 @@ class NatsConnection:
                 return (await client.request(subject, body, timeout=self._attempt, headers=headers)).data
         except NoRespondersError as error:
             raise EngineUnavailable(
-                f"{self.where}: no server answers; a leader is being elected, or it is gone"
+                f"{self.where}: no server answers; a leader is being elected, or JetStream is not enabled"
             ) from error
         except errors.Trouble as error:
-            if self._forbidden:
-                problem = f"the user may not do that; grant it the permission ({self._forbidden})"
-                raise UsageError(f"{self.where}: {problem}") from error
+            self._check_allowed(error)
             unknown = errors.translated(error, self.where)
             is_unknown = isinstance(unknown, EngineUnavailable)
             raise errors.unanswered(str(unknown)) if is_unknown else unknown from error
+
+    def _check_allowed(self, error: Exception) -> None:
+        """Say so if a request has no answer because the user may not make it."""
+        if self._forbidden:
+            problem = f"the user may not do that; grant it the permission ({self._forbidden})"
+            raise UsageError(f"{self.where}: {problem}") from error
 
     async def api_once(self, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Ask JetStream for something, once.
@@ -256,6 +260,7 @@ class NatsConnection:
                     return found, message
                 found.append(message)
         except errors.Trouble as error:
+            self._check_allowed(error)
             raise errors.translated(error, self.where) from error
         finally:
             self._inboxes.discard(inbox)
@@ -288,6 +293,14 @@ class NatsConnection:
         headers = _headers(b64decode(answer["hdrs"])) if "hdrs" in answer else {}
         self.note_reached(answer["seq"])
         return Stored(answer["subject"], answer["seq"], headers, b64decode(answer.get("data", "")))
+
+    async def remove(self, stream: str, sequence: int) -> None:
+        """Remove a message by its number in the stream. A server that is full does that, and stores nothing.
+
+        Raises:
+            StreamRefusal: there is no such message.
+        """
+        await self.api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
 
     async def last_of_each(self, stream: str, subjects: Sequence[str]) -> list[Stored]:
         """Return the last message of each of some subjects, those that have one.

@@ -48,7 +48,7 @@ from redrive.engines.nats.consumers import Consumers
 from redrive.engines.nats.errors import StreamRefusal
 from redrive.engines.nats.group_commit import MOST_IN_A_CHANGE, GroupCommit, StreamEntry
 from redrive.engines.nats.inspection import Looking
-from redrive.engines.nats.locks import Locks
+from redrive.engines.nats.locks import Held, Locks
 from redrive.engines.nats.numbers import Numbers
 from redrive.engines.nats.parts import Parts
 from redrive.engines.nats.queues import Queues
@@ -56,7 +56,7 @@ from redrive.engines.nats.receiver import Receiving
 from redrive.engines.nats.stream import ensure_stream
 from redrive.engines.nats.subjects import Subjects
 from redrive.engines.nats.upkeep import Tidying
-from redrive.errors import InvalidSetting, RedriveError
+from redrive.errors import InvalidSetting, LockLost, RedriveError, StorageFull
 
 T = TypeVar("T")
 
@@ -253,9 +253,23 @@ class NatsEngine:
             except StreamRefusal:
                 self._catalog.forget()
                 continue
+            except StorageFull:
+                if len(effects) > 1 or not isinstance(effects[0], Complete):
+                    raise
+                await self._make_room(plan.used[0])
             await self._after(plan)
             return plan.results
         raise errors.busy(self._connection.where)
+
+    async def _make_room(self, held: Held) -> None:
+        """Complete a message on a server that is full: it stores nothing, but removes what it has.
+
+        What is removed is the version that is locked, so this is as fenced as anything that is stored.
+        """
+        try:
+            await self._connection.remove(self._subjects.stream, held.sequence)
+        except StreamRefusal as error:
+            raise LockLost(held.queue, held.number) from error
 
     async def _after(self, plan: EffectPlan) -> None:
         for held in plan.used:

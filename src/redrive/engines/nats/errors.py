@@ -70,11 +70,16 @@ def is_passing(error: StreamRefusal) -> bool:
     return error.code in _PASSING
 
 
+def is_full(error: StreamRefusal) -> bool:
+    """Say whether the server has no room; then it may have stored the first messages of a batch all the same."""
+    return error.code in _FULL
+
+
 def of_refusal(error: StreamRefusal, where: str) -> RedriveError:
     """Return the error to raise for a refusal that no caller expects."""
     if error.code == NO_STREAM:
         return UsageError(f"{where}: the stream is gone; was it deleted? Open the broker again to create it")
-    if error.code in _FULL:
+    if is_full(error):
         problem = (
             "the server has no room left; raise its max_file or the account's limits, nothing acknowledged is lost"
         )

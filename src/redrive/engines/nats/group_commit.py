@@ -17,7 +17,7 @@ from uuid import uuid4
 from redrive.engines.nats import errors
 from redrive.engines.nats.connection import NatsConnection
 from redrive.engines.nats.errors import StreamRefusal
-from redrive.engines.nats.records import GONE, MessageRecord
+from redrive.engines.nats.records import GONE, MessageRecord, is_message
 from redrive.engines.nats.subjects import Subjects
 from redrive.errors import EngineUnavailable
 
@@ -62,6 +62,17 @@ class StreamEntry:
         """Let the server remove it after that many seconds."""
         self.headers["Nats-TTL"] = f"{max(1, round(seconds + 0.5))}s"
         return self
+
+    @property
+    def turn(self) -> int:
+        """When it is stored among those of its change: messages first, and what removes messages last.
+
+        A server that runs out of room stores the first of a batch and refuses the others. So there may be too much
+        then, and a message that is sent again is not taken for one that was seen; nothing is missing.
+        """
+        if GONE in self.headers:
+            return 2
+        return 0 if is_message(self.headers) else 1
 
     @property
     def size(self) -> int:
@@ -198,7 +209,7 @@ class _Attempt:
     def __init__(self, connection: NatsConnection, subjects: Subjects, entries: Sequence[StreamEntry]) -> None:
         self._connection = connection
         self._subjects = subjects
-        self._entries = entries
+        self._entries = sorted(entries, key=lambda entry: entry.turn)
         self._commit = uuid4().hex
         self._is_unknown = False
 
@@ -209,6 +220,9 @@ class _Attempt:
             self._is_unknown = error.may_be_done = self._is_unknown or error.may_be_done
             raise
         refused = errors.refusal(answer)
+        if refused is not None and errors.is_full(refused) and len(self._entries) > 1:
+            await self._check_room(refused)
+            return
         if refused is None:
             self._connection.note_reached(answer["seq"])
             first = answer["seq"] - answer.get("count", 1) + 1
@@ -230,11 +244,29 @@ class _Attempt:
         batch = uuid4().hex
         receipt = StreamEntry(self._subjects.receipt(self._commit)).fenced(0).lasting(_RECEIPT_S)
         for number, entry in enumerate(self._entries, 1):
-            headers = entry.headers | {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            headers = entry.headers | {
+                _COMMIT: self._commit,
+                "Nats-Batch-Id": batch,
+                "Nats-Batch-Sequence": str(number),
+            }
             await self._connection.publish(entry.subject, entry.body, headers)
         last = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(len(self._entries) + 1), "Nats-Batch-Commit": "1"}
         answer: dict[str, Any] = json.loads(await self._connection.ask(receipt.subject, b"", receipt.headers | last))
         return answer
+
+    async def _check_room(self, refused: StreamRefusal) -> None:
+        """Return if a batch is stored but for its receipt, though there is no room left; otherwise say so."""
+        found = [await self._connection.last(self._subjects.stream, entry.subject) for entry in self._entries]
+        stored = [each for each in found if each is not None and each.headers.get(_COMMIT) == self._commit]
+        if len(stored) == len(self._entries):
+            return
+        can_be_undone = not any("Nats-Rollup" in each.headers for each in stored)  # nothing that was there is gone
+        for each in stored if can_be_undone else ():
+            await self._connection.remove(self._subjects.stream, each.sequence)
+        error = errors.of_refusal(refused, self._connection.where)
+        if isinstance(error, EngineUnavailable):
+            error.may_be_done = bool(stored)  # a message that is taken back may have been received
+        raise error
 
     async def _is_there(self) -> bool:
         """Find out whether an earlier try was stored although its answer was lost."""

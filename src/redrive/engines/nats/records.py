@@ -140,6 +140,11 @@ class MessageRecord:
         return stored.received(row, queue, state, count, lock, locked_until=ends, due_at=due)
 
 
+def is_message(headers: Mapping[str, str]) -> bool:
+    """Say whether something that is stored with these headers is a message."""
+    return HEADER in headers or _LONG in headers
+
+
 def record_of(
     place: MessagePlace, headers: Mapping[str, str] | None, body: bytes, sequence: int
 ) -> MessageRecord | None:
