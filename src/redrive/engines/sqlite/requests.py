@@ -44,6 +44,8 @@ class Conflict(Exception):
 class ScriptedPart:
     """A script of ours as the part of a transaction that goes with effects; it may run together with others."""
 
+    __slots__ = ("_time", "script")
+
     def __init__(self, script: Together, time: Callable[[], float]) -> None:
         self.script = script
         self._time = time
