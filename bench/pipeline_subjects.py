@@ -126,7 +126,8 @@ class Staged:
         pipe.destination("there", NoTransport(), **(slots if self.is_batched else {}))
         self.pipeline = open_pipeline(self.broker, pipe)
         await self.pipeline.__aenter__()
-        self.keys = (f"{secrets.token_hex(8)} {number}" for number in count(1))  # the tables may have keys already
+        run = secrets.token_hex(8)  # the tables may have keys already
+        self.keys = (f"{run} {number}" for number in count(1))
         self.runner = PipelineRunner(self.pipeline, on_event=self._note)
         self.running = asyncio.create_task(self.runner.run())
 

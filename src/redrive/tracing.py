@@ -90,9 +90,10 @@ def here() -> dict[str, str]:
 
 def passed_on(headers: Carrier) -> dict[str, str]:
     """Return the headers that carry the current trace on or, if there is no current span, the trace of a message."""
-    found = here()
-    if TRACEPARENT in found:
+    if is_traced() and TRACEPARENT in (found := here()):
         return found
+    if not headers:  # as most have none
+        return {}
     return {name: text for name in TRACE_HEADERS if isinstance(text := headers.get(name), str)}
 
 

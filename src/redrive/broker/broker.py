@@ -3,7 +3,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
@@ -259,9 +259,9 @@ class Broker:
                 return await self._apply(carrying, inside, within)
         return await self._apply(effects, inside, within)
 
-    async def _apply(
+    def _apply(
         self, effects: Sequence[Effect], inside: Callable[[Any], object] | None, within: object | None
-    ) -> list[EffectResult]:
+    ) -> Coroutine[Any, Any, list[EffectResult]]:
         listed = [named(effect, self._new_id) for effect in effects]
         if inside is not None and not callable(inside):
             raise UsageError(f"inside= must be a function of the database's connection, not {type(inside).__name__}")
@@ -270,10 +270,10 @@ class Broker:
         if inside is not None and within is not None:
             raise UsageError("give inside= or within=, not both: a transaction is yours or the broker's")
         if inside is not None:
-            return await ability(engine, Database).apply_inside(listed, inside)
+            return ability(engine, Database).apply_inside(listed, inside)
         if within is not None:
-            return await ability(engine, OpenTransactions).apply_within(listed, within)
-        return await engine.apply(listed)
+            return ability(engine, OpenTransactions).apply_within(listed, within)
+        return engine.apply(listed)
 
     # --- receiving
 

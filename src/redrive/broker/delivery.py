@@ -9,7 +9,7 @@ from typing import Any
 
 from redrive import duration
 from redrive.broker import spans
-from redrive.broker.arguments import check_effect
+from redrive.broker.arguments import check_effect, check_queue
 from redrive.broker.effects import Abandon, Complete, DeadLetter, Defer, Effect, EffectResult, Send
 from redrive.broker.lifecycle import State
 from redrive.broker.message import DeadLetterInfo, Headers, Lock, Message, Payload, Received
@@ -26,9 +26,14 @@ def random_id() -> str:
 
 def named(effect: Effect, new_id: Callable[[], str] = random_id, parent: str | None = None) -> Effect:
     """Return an effect that can be done, and whose message has an id, and names its parent if it has one."""
-    check_effect(effect)
-    if not isinstance(effect, Send):
+    if type(effect) is Complete:  # there is nothing to check
         return effect
+    if type(effect) is Send:
+        check_queue(effect.queue)
+    else:
+        check_effect(effect)
+        if not isinstance(effect, Send):
+            return effect
     message = effect.message if effect.message.id is not None else effect.message.with_id(new_id())
     message = child_of(handled() if parent is None else parent, message)
     return effect if message is effect.message else replace(effect, message=message)

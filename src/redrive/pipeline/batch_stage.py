@@ -1,29 +1,37 @@
 # SPDX-License-Identifier: MIT
 """The batch stage: what waits for a slot is merged, and the slot is served once. What fails waits for the next slot."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from redrive.errors import TaskConflict, UsageError
 from redrive.pipeline.cadence import sends_empty
 from redrive.pipeline.events import SlotServed
 from redrive.pipeline.functions import called
-from redrive.pipeline.items import Body, bodies_of
+from redrive.pipeline.items import Body, Item, bodies_of
 from redrive.pipeline.ledger import SlotTaken
-from redrive.pipeline.new_tasks import items_of, missing_items, sources_of
+from redrive.pipeline.new_tasks import Source, items_of, missing_items, sources_of
 from redrive.pipeline.plan import PipelineDestination
-from redrive.pipeline.records import NewTask, SlotKey, TaskInfo, TaskItem, TaskToken, message_for
+from redrive.pipeline.records import NewTask, SlotKey, TaskToken, WaitingTask, message_for
 from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, message_of, said
 from redrive.worker import Context
 
 _MOST_TASKS = 100_000
 _SLOTS_OF_A_DAY = 3_000
 
-_Member = tuple[TaskInfo, list[TaskItem]]
-
 
 class MergeBroken(Exception):
     """The merge function fails, and no single task is to blame."""
+
+
+class _Merged(NamedTuple):
+    """Items of tasks, and what the merge function has made of them; None: each is a shipment."""
+
+    items: Sequence[Item]
+    sources: Sequence[Source]
+    bodies: list[Body] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,11 @@ class _Batch:
     broken: dict[str, str]
 
 
+def _slot_in(body: bytes) -> tuple[str, float]:
+    carried = json.loads(body)
+    return str(carried["destination"]), float(carried["slot"])
+
+
 class BatchStage:
     """Handles the messages of the batch queue: each is a slot of a destination.
 
@@ -54,7 +67,7 @@ class BatchStage:
     async def handle(self, body: bytes, context: Context) -> None:
         """Serve one slot."""
         environment = self._environment
-        name, at = message_of(body, lambda carried: (str(carried["destination"]), float(carried["slot"])))
+        name, at = message_of(body, _slot_in)
         slot = SlotKey(environment.plan.name, name, at)
         if not await environment.ledger.is_open(slot):
             return  # it was served, and the process died before its message was completed
@@ -66,7 +79,7 @@ class BatchStage:
             await self._fail(slot, f"{context.delivery_count - 1} processes have died at it", context)
             return
         members = await environment.ledger.waiting(slot.pipeline, slot.destination, _MOST_TASKS)
-        for task, _ in members:
+        for task in members:
             environment.check_version(task.version)
         try:
             if members:
@@ -80,44 +93,36 @@ class BatchStage:
 
     # --- with tasks
 
-    async def _batches(self, destination: PipelineDestination, members: Sequence[_Member], slot: SlotKey) -> _Batch:
+    async def _batches(self, destination: PipelineDestination, members: Sequence[WaitingTask], slot: SlotKey) -> _Batch:
         done: list[str] = []
         children: list[NewTask] = []
         broken: dict[str, str] = {}
         for start in range(0, len(members), destination.max_tasks):
             chosen = members[start : start + destination.max_tasks]
-            bodies, bad = await self._merged(destination, chosen)
+            merged, bad = await self._merged(destination, chosen)
             broken |= bad
-            good = [each for each in chosen if each[0].id not in bad]
-            done += [task.id for task, _ in good]
-            if good:
-                children.append(self._child(destination, good, bodies, slot))
+            done += [task.id for task in chosen if task.id not in bad]
+            children.append(self._child(destination, merged, slot))
         return _Batch(tuple(done), tuple(children), broken)
 
-    def _child(
-        self, destination: PipelineDestination, members: Sequence[_Member], bodies: list[Body] | None, slot: SlotKey
-    ) -> NewTask:
-        sources, environment = sources_of(members), self._environment
-        return environment.maker().for_sending(
-            environment.new_id(), destination, items_of(sources), sources, bodies, slot_at=slot.at
-        )
+    def _child(self, destination: PipelineDestination, merged: _Merged, slot: SlotKey) -> NewTask:
+        environment = self._environment
+        return environment.maker().for_sending(environment.new_id(), destination, *merged, slot_at=slot.at)
 
     async def _merged(
-        self, destination: PipelineDestination, members: Sequence[_Member]
-    ) -> tuple[list[Body] | None, dict[str, str]]:
+        self, destination: PipelineDestination, members: Sequence[WaitingTask]
+    ) -> tuple[_Merged, dict[str, str]]:
         """Merge tasks; those that break the merge are left out, each for itself.
 
         Raises:
             MergeBroken: it cannot be said which tasks break it: then it is not theirs.
         """
-        if destination.merge is None:
-            return None, {}
         try:
             return await self._merge(destination, members), {}
         except Exception as error:  # noqa: BLE001 - the user's function; which task is to blame is found out
             first = said(error)
-        broken = await self._broken(destination, members, first) if len(members) > 1 else {members[0][0].id: first}
-        good = [each for each in members if each[0].id not in broken]
+        broken = await self._broken(destination, members, first) if len(members) > 1 else {members[0].id: first}
+        good = [each for each in members if each.id not in broken]
         if not good:
             raise MergeBroken(first)
         try:
@@ -126,11 +131,11 @@ class BatchStage:
             raise MergeBroken(said(error)) from error
 
     async def _broken(
-        self, destination: PipelineDestination, members: Sequence[_Member], reason: str
+        self, destination: PipelineDestination, members: Sequence[WaitingTask], reason: str
     ) -> dict[str, str]:
         """Return the tasks that break the merge, by halving the list again and again."""
         if len(members) == 1:
-            return {members[0][0].id: reason}
+            return {members[0].id: reason}
         found: dict[str, str] = {}
         middle = len(members) // 2
         for half in (members[:middle], members[middle:]):
@@ -140,14 +145,15 @@ class BatchStage:
                 found |= await self._broken(destination, half, said(error))
         return found
 
-    async def _merge(self, destination: PipelineDestination, members: Sequence[_Member]) -> list[Body]:
-        items = items_of(sources_of(members))
+    async def _merge(self, destination: PipelineDestination, members: Sequence[WaitingTask]) -> _Merged:
+        sources = sources_of(members)
+        items = items_of(sources)
         if destination.merge is None:
-            raise AssertionError("only called with a merge function")
+            return _Merged(items, sources, None)
         bodies = await called(destination.merge, list(items), bodies_of)
         if missing := missing_items(bodies, items):
             raise UsageError(f"merge has left out item {next(iter(missing.values())).id}")
-        return bodies
+        return _Merged(items, sources, bodies)
 
     # --- without
 

@@ -7,12 +7,16 @@ here never changes. A task of another process, and one that has waited for long,
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from redrive.pipeline.records import NewTask, TaskItem, TaskToken
 
 MOST_BYTES: Final = 8_000_000
 """How many bytes of bodies are kept; those that were submitted first go first."""
+
+
+_Kept: TypeAlias = tuple[int, int, tuple[tuple[str, bytes, str], ...]]
+"""The version, the number of bytes, and the items: their ids, their bodies, and where these are stored."""
 
 
 class ProcessInput(NamedTuple):
@@ -36,7 +40,8 @@ class FreshInputs:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[str, ProcessInput] = OrderedDict()
+        # tuples of texts and bytes: Python's garbage collector does not look at them again and again
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -44,28 +49,33 @@ class FreshInputs:
 
     def keep(self, task: NewTask) -> None:
         """Keep the input of a task that is about to be stored."""
-        items = [
-            TaskItem(index=index, id=item.id, body=item.body, body_id=item.body_id)
-            for index, item in enumerate(task.items, 1)
-            if item.body is not None
-        ]
-        self._kept[task.id] = ProcessInput(task.version, items)
-        self._bytes += _size_of(items)
+        items = tuple([(item.id, item.body, item.body_id) for item in task.items if item.body is not None])
+        self._kept[task.id] = task.version, task.size, items
+        self._bytes += task.size
         while self._bytes > self._most_bytes:
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= _size_of(oldest.items)
+            _, (_, size, _) = self._kept.popitem(last=False)
+            self._bytes -= size
 
     def taken(self, token: TaskToken) -> ProcessInput | None:
         """Return the input of a task whose course no one has changed, and keep it no longer."""
-        found = self._kept.pop(token.task, None)
-        if found is not None:
-            self._bytes -= _size_of(found.items)
-        return None if token.epoch or token.retries else found
+        found = self._popped(token.task)
+        if found is None or token.epoch or token.retries:
+            return None
+        version, _, items = found
+        return ProcessInput(
+            version,
+            [
+                TaskItem(index=index, id=id_, body=body, body_id=body_id)
+                for index, (id_, body, body_id) in enumerate(items, 1)
+            ],
+        )
 
     def forget(self, task: str) -> None:
         """Keep the input of a task no longer: it was not stored, or someone has changed its course."""
-        self.taken(TaskToken(task))
+        self._popped(task)
 
-
-def _size_of(items: Sequence[TaskItem]) -> int:
-    return sum(len(item.body) for item in items)
+    def _popped(self, task: str) -> _Kept | None:
+        found = self._kept.pop(task, None)
+        if found is not None:
+            self._bytes -= found[1]
+        return found

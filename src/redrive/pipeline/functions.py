@@ -16,10 +16,10 @@ async def called(function: Callable[..., Any], argument: object, read: Callable[
     A generator is read where it runs, so that its code does not block the event loop either.
     """
     kind = _kind(function)
-    if kind == "async generator":
-        return read([each async for each in function(argument)])
     if kind == "coroutine":
         return read(await function(argument))
+    if kind == "async generator":
+        return read([each async for each in function(argument)])
     return await asyncio.to_thread(lambda: read(function(argument)))
 
 

@@ -5,7 +5,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 
-from redrive.broker import Send, parents
+from redrive.broker import Send, parents, random_id
 from redrive.errors import (
     InvalidMessage,
     MessageError,
@@ -73,7 +73,8 @@ class PipelineIntake:
         bodies = [submission.body] if plan.receive is None else await called(plan.receive, submission, parts_of)
         if not bodies:
             raise SubmissionRefused("there is nothing in it")
-        task = submitted(plan, environment.version, environment.new_id(), bodies)
+        random_part = random_id()
+        task = submitted(plan, environment.version, environment.new_id(random_part), bodies)
         detail: dict[str, object] = {"items": len(bodies), "bytes": len(submission.body)}
         if (parent := parents.handled()) is not None:
             detail["parent"] = parent
@@ -81,9 +82,8 @@ class PipelineIntake:
         inside = environment.ledger.accept(task, submission.key, digest, action)
         environment.fresh.keep(task)  # before it is stored: then it may be processed at any moment
         try:
-            trace = passed_on(submission.headers)
-            wake_up = Send(plan.process_queue, message_for(TaskToken(task.id), trace))
-            await environment.broker.apply(wake_up, inside=inside)
+            wake_up = message_for(TaskToken(task.id), random_part, passed_on(submission.headers))
+            await environment.broker.apply(Send(plan.process_queue, wake_up), inside=inside)
         except SubmissionSeen as seen_now:
             environment.fresh.forget(task.id)
             return SubmissionReceipt(seen_now.task, 0, is_new=False)

@@ -82,9 +82,10 @@ class Output:
 
     def __post_init__(self) -> None:
         listed = [self.items] if isinstance(self.items, Item) else list(self.items)
-        if not all(isinstance(item, Item) for item in listed):
-            wrong = next(type(item).__name__ for item in listed if not isinstance(item, Item))
-            raise UsageError(f"the items of an output must be items of the report, not {wrong}: item.with_body(bytes)")
+        for item in listed:
+            if not isinstance(item, Item):
+                wrong = f"not {type(item).__name__}: item.with_body(bytes)"
+                raise UsageError(f"the items of an output must be items of the report, {wrong}")
         object.__setattr__(self, "items", tuple(listed))
 
 

@@ -20,6 +20,7 @@ from redrive.pipeline.records import (
     TaskInfo,
     TaskItem,
     TaskToken,
+    WaitingTask,
 )
 from redrive.pipeline.states import TaskState
 from redrive.worker.recoverability import OwnSql
@@ -138,7 +139,7 @@ class PipelineLedger(Protocol):
         """Say whether a slot is still to be served."""
         ...
 
-    async def waiting(self, pipeline: str, destination: str, limit: int) -> list[tuple[TaskInfo, list[TaskItem]]]:
+    async def waiting(self, pipeline: str, destination: str, limit: int) -> list[WaitingTask]:
         """Return the tasks that wait for a slot and have not expired, the oldest first, with their items."""
         ...
 

@@ -3,11 +3,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from redrive.errors import UsageError
 from redrive.pipeline.items import Body, Item, Output
 from redrive.pipeline.plan import PipelineDestination, PipelinePlan
-from redrive.pipeline.records import NewItem, NewShipment, NewTask, TaskInfo, TaskItem, body_id, item_id
+from redrive.pipeline.records import NewItem, NewShipment, NewTask, TaskItem, WaitingTask, body_id, item_id
 
 _ID_SPACE = 16
 
@@ -17,8 +18,7 @@ def task_id(now: float, random_part: str) -> str:
     return f"{int(now * 1000):012x}{random_part[:_ID_SPACE]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """An item of a task that is stored: where a new item comes from.
 
     Attributes:
@@ -32,16 +32,16 @@ class Source:
 
 def submitted(plan: PipelinePlan, version: int, id_: str, bodies: Sequence[bytes]) -> NewTask:
     """Return the process task of a submission."""
-    items = tuple(
+    items = [
         NewItem(id=item_id(id_, index), body=body, body_id=body_id(id_, index), size=len(body))
         for index, body in enumerate(bodies, 1)
-    )
+    ]
     return NewTask(id=id_, pipeline=plan.name, stage="process", version=version, items=items)
 
 
 def items_of(sources: Sequence[Source]) -> tuple[Item, ...]:
     """Return the items that a function of the pipeline is given; their places are those in the list."""
-    return tuple(Item(source.item.id, source.item.body, index) for index, source in enumerate(sources, 1))
+    return tuple([Item(item.id, item.body, index) for index, (_, item) in enumerate(sources, 1)])
 
 
 def grouped(outputs: Iterable[object], plan: PipelinePlan, sources: Sequence[Source]) -> dict[str, list[Item]]:
@@ -92,7 +92,7 @@ class TaskMaker:
             version=self.version,
             due_at=due_at,
             not_after=destination.backstop.not_after(due_at, destination.timing.period),
-            items=tuple(_new_item(id_, index, item, sources) for index, item in enumerate(items, 1)),
+            items=[_new_item(id_, index, item, sources) for index, item in enumerate(items, 1)],
         )
 
     def for_sending(
@@ -118,11 +118,13 @@ class TaskMaker:
         kept = [_new_item(id_, index, item, sources) for index, item in enumerate(items, 1)]
         if bodies is None:
             shipments = [_lone_shipment(id_, index, item) for index, item in enumerate(kept, 1)]
-            placed = [_in_shipment(item, index) for index, item in enumerate(kept, 1)]
+            for index, new in enumerate(kept, 1):
+                new.shipment = index
         else:
             shipments = [_shipment(id_, index, body, len(items)) for index, body in enumerate(bodies, 1)]
             places = _places(bodies, items)
-            placed = [_in_shipment(item, places.get(index)) for index, item in enumerate(kept)]
+            for index, new in enumerate(kept):
+                new.shipment = places.get(index)
         return NewTask(
             id=id_,
             pipeline=self.plan.name,
@@ -130,26 +132,21 @@ class TaskMaker:
             destination=destination.name,
             version=self.version,
             slot_at=slot_at,
-            items=tuple(placed),
-            shipments=tuple(shipments),
+            items=kept,
+            shipments=shipments,
         )
 
 
 def _new_item(task: str, index: int, item: Item, sources: Sequence[Source]) -> NewItem:
-    source = sources[item.index - 1]
-    is_same = item.body == source.item.body
+    parent, source = sources[item.index - 1]
+    body = item.body
+    is_same = body is source.body or body == source.body
     return NewItem(
         id=item.id,
-        body=None if is_same else item.body,
-        body_id=source.item.body_id if is_same else body_id(task, index),
-        size=len(item.body),
-        parent=(source.task, source.item.index),
-    )
-
-
-def _in_shipment(item: NewItem, shipment: int | None) -> NewItem:
-    return NewItem(
-        id=item.id, body=item.body, body_id=item.body_id, size=item.size, parent=item.parent, shipment=shipment
+        body=None if is_same else body,
+        body_id=source.body_id if is_same else body_id(task, index),
+        size=len(body),
+        parent=(parent, source.index),
     )
 
 
@@ -179,9 +176,9 @@ def _places(bodies: Sequence[Body], items: Sequence[Item]) -> dict[int, int]:
     return found
 
 
-def sources_of(members: Iterable[tuple[TaskInfo, Sequence[TaskItem]]]) -> list[Source]:
+def sources_of(members: Iterable[WaitingTask]) -> list[Source]:
     """Return the items of tasks, in their order."""
-    return [Source(task.id, item) for task, items in members for item in items]
+    return [Source(task.id, item) for task in members for item in task.items]
 
 
 def missing_items(bodies: Sequence[Body] | None, items: Sequence[Item]) -> Mapping[int, Item]:

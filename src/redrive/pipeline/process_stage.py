@@ -8,6 +8,7 @@ from redrive.pipeline.events import TaskEnded, TaskFailed
 from redrive.pipeline.functions import called
 from redrive.pipeline.items import Item, Report, bodies_of
 from redrive.pipeline.new_tasks import Source, grouped, items_of, missing_items
+from redrive.pipeline.plan import PipelineDestination
 from redrive.pipeline.records import DEAD_LETTER, NewAction, NewTask, TaskToken, message_for
 from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, StageError, said, token_of
 from redrive.worker import Context, Decision, MoveToError, RedeliverLater
@@ -34,17 +35,22 @@ class ProcessStage:
             return  # out of date: it was done, cancelled or begun anew meanwhile
         version, items = found
         environment.check_version(version)
+        attempt = context.delayed_retries + 1
         try:
-            children = await self._children(token, [Source(token.task, item) for item in items], context)
+            children = await self._children(token, [Source(token.task, item) for item in items], attempt)
         except Unavailable:
             raise
         except Exception as error:
             raise self._failure(token, context, error) from error
-        made: dict[str, object] = {child.destination: len(child.items) for child in children}
-        action = NewAction(name="process", attempt=context.delayed_retries + 1, detail={"outputs": made})
+        made: dict[str, object] = {}
+        is_for_slot = False
         for child in children:
-            if child.stage == "send":
+            made[child.destination] = len(child.items)
+            if child.stage == "batch":
+                is_for_slot = True
+            else:
                 context.send(environment.plan.send_queue(child.destination), message_for(TaskToken(child.id)))
+        action = NewAction(name="process", attempt=attempt, detail={"outputs": made})
         try:
             inside = environment.ledger.finish_process(token, environment.plan.name, children, action)
             context.make_room()
@@ -52,24 +58,29 @@ class ProcessStage:
         except TaskConflict:
             return  # a person has cancelled it meanwhile: what was made of it is dropped with its message
         environment.report(TaskEnded(environment.plan.name, token.task, "process", "", "process"))
-        if any(child.stage == "batch" for child in children):
+        if is_for_slot:
             environment.nudge()
 
-    async def _children(self, token: TaskToken, sources: Sequence[Source], context: Context) -> list[NewTask]:
-        plan = self._environment.plan
-        report = Report(token.task, items_of(sources), context.delayed_retries + 1)
-        outputs = await called(plan.process, report, _listed)
-        return [await self._child(name, items, sources) for name, items in grouped(outputs, plan, sources).items()]
+    async def _children(self, token: TaskToken, sources: Sequence[Source], attempt: int) -> list[NewTask]:
+        environment, children = self._environment, list[NewTask]()
+        plan = environment.plan
+        outputs = await called(plan.process, Report(token.task, items_of(sources), attempt), _listed)
+        for name, items in grouped(outputs, plan, sources).items():
+            destination = plan.destination(name)
+            if destination.timing is not None:
+                children.append(environment.maker().for_slot(environment.new_id(), destination, items, sources))
+            else:
+                children.append(await self._for_sending(destination, items, sources))
+        return children
 
-    async def _child(self, name: str, items: Sequence[Item], sources: Sequence[Source]) -> NewTask:
-        environment = self._environment
-        destination, id_ = environment.plan.destination(name), environment.new_id()
-        if destination.timing is not None:
-            return environment.maker().for_slot(id_, destination, items, sources)
+    async def _for_sending(
+        self, destination: PipelineDestination, items: Sequence[Item], sources: Sequence[Source]
+    ) -> NewTask:
         bodies = None if destination.merge is None else await called(destination.merge, list(items), bodies_of)
         if missing := missing_items(bodies, items):
-            raise UsageError(f"merge for {name} has left out item {next(iter(missing.values())).id}")
-        return environment.maker().for_sending(id_, destination, items, sources, bodies)
+            raise UsageError(f"merge for {destination.name} has left out item {next(iter(missing.values())).id}")
+        environment = self._environment
+        return environment.maker().for_sending(environment.new_id(), destination, items, sources, bodies)
 
     def _failure(self, token: TaskToken, context: Context, error: Exception) -> StageError:
         """Return what follows from an exception of the process function."""

@@ -2,10 +2,11 @@
 """What the ledger of pipelines stores and returns. Pure: no I/O, no clock, no randomness."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from redrive.broker import Headers, Message
 from redrive.pipeline.states import ShipmentState, TaskEvent, TaskState
@@ -17,7 +18,8 @@ DEAD_LETTER: Final = "dead_letter"
 QUEUES: Final = "pipelines/"
 """What the names of the queues of all pipelines begin with."""
 
-_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+_quoted: Final = json.encoder.encode_basestring_ascii
+_USUAL_TOKEN: Final = re.compile(rb'{"task":"([0-9a-f]+)","epoch":([0-9]{1,9}),"retries":([0-9]{1,9}),"items":\[\]}')
 
 
 # --- what the ledger stores
@@ -46,14 +48,41 @@ class TaskToken:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "TaskToken":
         """Return what a message carries."""
-        items = tuple(int(each) for each in value.get("items", ()))
+        items = tuple([int(each) for each in value.get("items", ())])
         return cls(str(value["task"]), int(value.get("epoch", 0)), int(value.get("retries", 0)), items)
 
+    @classmethod
+    def from_bytes(cls, body: bytes) -> "TaskToken":
+        """Return what a message with this body carries; nearly every one is written just as ``to_bytes`` does it.
 
-def message_for(token: TaskToken, headers: Headers | None = None) -> Message:
-    """Return the message that carries a token."""
-    body = _encode(token.to_json()).encode()
-    return Message(body, headers={} if headers is None else headers)  # that it is JSON need not be stored with each
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: it carries none.
+        """
+        usual = _USUAL_TOKEN.fullmatch(body)
+        if usual is None:
+            return cls.from_json(json.loads(body))
+        task, epoch, retries = usual.groups()
+        return cls(task.decode(), int(epoch), int(retries))
+
+    def to_bytes(self) -> bytes:
+        """Return the body of its message: its JSON values, written here, as an encoder takes five times as long."""
+        items = ",".join(map(str, self.items)) if self.items else ""
+        text = f'{{"task":{_quoted(self.task)},"epoch":{self.epoch},"retries":{self.retries},"items":[{items}]}}'
+        return text.encode()
+
+
+def message_for(token: TaskToken, id: str | None = None, headers: Headers | None = None) -> Message:  # noqa: A002
+    """Return the message that carries a token.
+
+    Args:
+        token: the token.
+        id: the message's id; None: it gets one when it is sent.
+        headers: its headers.
+    """
+    body = token.to_bytes()  # that it is JSON need not be stored with each
+    if id is not None and not headers:
+        return Message.plain(body, id)
+    return Message(body, id=id, headers={} if headers is None else headers)
 
 
 def body_id(task: str, index: int, *, is_shipment: bool = False) -> str:
@@ -157,8 +186,14 @@ class NewTask:
     due_at: float | None = None
     not_after: float | None = None
     slot_at: float | None = None
-    items: tuple[NewItem, ...] = ()
-    shipments: tuple[NewShipment, ...] = ()
+    items: Sequence[NewItem] = ()
+    shipments: Sequence[NewShipment] = ()
+
+    @property
+    def size(self) -> int:
+        """How many bytes its items have."""
+        items = self.items
+        return items[0].size if len(items) == 1 else sum([item.size for item in items])
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: many are made, and that takes longer
@@ -198,6 +233,20 @@ class TaskItem:
     id: str
     body: bytes
     body_id: str
+
+
+class WaitingTask(NamedTuple):
+    """A task that waits for a slot: what is needed of it to serve that.
+
+    Attributes:
+        id: its id.
+        version: the version of the pipeline that made it.
+        items: its items, in order.
+    """
+
+    id: str
+    version: int
+    items: list[TaskItem]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,9 @@ from redrive.pipeline.plan_file import with_stored_destinations
 from redrive.pipeline.process_stage import ProcessStage
 from redrive.pipeline.send_stage import DestinationBreaker, SendStage, breaker_of
 from redrive.pipeline.send_tallies import key_of
-from redrive.pipeline.stage import PipelineEnvironment, decide_stage
+from redrive.pipeline.stage import Handle, PipelineEnvironment, decide_stage
 from redrive.printable import one_line
-from redrive.telemetry import Event, report
+from redrive.telemetry import Event, is_traced, report
 from redrive.tracing import span
 from redrive.worker import Context, Worker, signals
 
@@ -205,14 +205,16 @@ class PipelineRunner:
         await asyncio.wait([task])
         await stage.close()
 
-    def _started(self, stage: str, queue: str, handle: Callable[..., Awaitable[None]], concurrency: int) -> _Running:
+    def _started(self, stage: str, queue: str, handle: Handle, concurrency: int) -> _Running:
         quarantine = self._environment.quarantine
         facts = {"redrive.pipeline": self._environment.plan.name, "redrive.stage": stage}
 
+        async def traced(body: bytes, context: Context) -> None:
+            with span(f"{stage} stage of {self._environment.plan.name}", facts):
+                await handle(body, context)
+
         async def guarded(body: bytes, context: Context) -> None:
-            async with quarantine.around(context.delivery_count):
-                with span(f"{stage} stage of {self._environment.plan.name}", facts):
-                    await handle(body, context)
+            await quarantine.handle(traced if is_traced() else handle, body, context)
 
         worker = Worker(f"pipeline {self._environment.plan.name}", grace=_GRACE_S, chance=self._environment.chance)
         worker.handler(

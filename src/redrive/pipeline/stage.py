@@ -2,11 +2,9 @@
 """What all stages share: their environment, and how a failure becomes a decision of the worker."""
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeAlias, TypeVar
 
 from redrive.broker import Broker, random_id
 from redrive.clock import Clock
@@ -18,7 +16,7 @@ from redrive.pipeline.plan import PipelinePlan
 from redrive.pipeline.records import TaskToken
 from redrive.printable import one_line
 from redrive.telemetry import Event
-from redrive.worker import Decision, HandlerFailure, MoveToError, Postpone, RedeliverLater
+from redrive.worker import Context, Decision, HandlerFailure, MoveToError, Postpone, RedeliverLater
 
 T = TypeVar("T")
 MOST_DEATHS = 3
@@ -29,6 +27,9 @@ _MOVED = 1.0
 _FOLLOWS = 1.0
 _LEFT_TO_OTHERS = 5.0
 _BESIDE_A_SUSPECT = 1.0
+
+Handle: TypeAlias = Callable[[bytes, Context], Awaitable[None]]
+"""A stage's function of a message's body and its context."""
 
 
 class StageError(Exception):
@@ -58,30 +59,31 @@ class Quarantine:
         self._alone.set()
         self._has_suspect = False
 
-    @asynccontextmanager
-    async def around(self, delivery_count: int) -> AsyncGenerator[None]:
-        """Wait until a message may be handled.
+    async def handle(self, handle: Handle, body: bytes, context: Context) -> None:
+        """Handle a message as soon as it may be.
 
         Args:
-            delivery_count: how often it was delivered, this time included.
+            handle: what handles it.
+            body: its body.
+            context: its context.
 
         Raises:
             StageError: it comes while another one is to be alone; it is delivered again soon, and nothing is counted.
         """
         if self._has_suspect:
             raise StageError("another task is to be alone", Postpone(_BESIDE_A_SUSPECT))
-        if delivery_count == MOST_DEATHS:
+        if context.delivery_count == MOST_DEATHS:
             self._has_suspect = True
             try:
                 await self._alone.wait()
-                yield
+                await handle(body, context)
             finally:
                 self._has_suspect = False
             return
         self._others += 1
         self._alone.clear()
         try:
-            yield
+            await handle(body, context)
         finally:
             self._others -= 1
             if not self._others:
@@ -118,9 +120,13 @@ class PipelineEnvironment:
     fresh: FreshInputs = field(default_factory=FreshInputs)
     quarantine: Quarantine = field(default_factory=Quarantine)
 
-    def new_id(self) -> str:
-        """Return an id for a task."""
-        return task_id(self.clock.time(), random_id())
+    def new_id(self, random_part: str | None = None) -> str:
+        """Return an id for a task.
+
+        Args:
+            random_part: the random part; None: any.
+        """
+        return task_id(self.clock.time(), random_id() if random_part is None else random_part)
 
     def check_version(self, version: int) -> None:
         """See that a task was made by this version of the pipeline, or an earlier one.
@@ -150,7 +156,7 @@ def decide_stage(failure: HandlerFailure) -> Decision:
     return RedeliverLater(_STORE_IS_AWAY)
 
 
-def message_of(body: bytes, read: Callable[[Any], T]) -> T:
+def message_of(body: bytes, read: Callable[[bytes], T]) -> T:
     """Return what a stage's message carries.
 
     Raises:
@@ -158,7 +164,7 @@ def message_of(body: bytes, read: Callable[[Any], T]) -> T:
             it.
     """
     try:
-        return read(json.loads(body))
+        return read(body)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"it is no message of a pipeline: {said(error)}"
         raise StageError(reason, MoveToError("Unreadable", reason)) from error
@@ -166,7 +172,7 @@ def message_of(body: bytes, read: Callable[[Any], T]) -> T:
 
 def token_of(body: bytes) -> TaskToken:
     """Return what the message for a task carries; raises ``StageError`` if it is none."""
-    return message_of(body, TaskToken.from_json)
+    return message_of(body, TaskToken.from_bytes)
 
 
 def said(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from redrive.broker import Abandon, Broker, Effect, Send, spans
-from redrive.broker.port import Browsing, ability
+from redrive.broker.port import Browsing, Database, ability
 from redrive.clock import utc
 from redrive.errors import EngineUnavailable, LockLost, QueueNotFound, RedriveError, SessionLost
 from redrive.telemetry import is_traced
@@ -112,9 +112,13 @@ class Settler:
         confirmed: list[Send] = []
         if is_handled and message.headers:  # a recovered copy has headers
             confirmed = confirmation_of(message, lease.received.queue, utc(self._clock.time()))
-        if not confirmed and len(effects) == 1 and inside is None and within is None:
-            await self.broker.engine.apply(effects)  # the handler has added nothing, so there is nothing to check
-            return
+        if not confirmed and len(effects) == 1 and within is None:  # no effect was added, so there is none to check
+            if inside is None:
+                await self.broker.engine.apply(effects)
+                return
+            if callable(inside):
+                await ability(self.broker.engine, Database).apply_inside(effects, inside)
+                return
         try:
             await self.broker.apply(*effects, *confirmed, inside=inside, within=within)
         except QueueNotFound as error:

@@ -73,6 +73,8 @@ def queue_of(effect: Effect) -> str:
 class ScriptedPart:
     """A script of ours as the part of a transaction that goes with effects; it may run together with others."""
 
+    __slots__ = ("_alone", "script")
+
     def __init__(self, script: Together, alone: Callable[[Connection], Coroutine[Any, Any, object]]) -> None:
         self.script = script
         self._alone = alone

@@ -104,7 +104,7 @@ class Change:
     columns: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # not frozen: one is made for each transaction
 class Guarded:
     """Changes of rows, and rows to be inserted if all these were as expected; the answer has a row then.
 
@@ -133,7 +133,7 @@ Step: TypeAlias = Sql | Many | Keyed | Inserts | Guarded | Now
 Script: TypeAlias = Generator[Step, Sequence[Row], T]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # not frozen: one is made for each transaction
 class Together:
     """A script that may be run in one transaction with others, step by step.
 

@@ -2,6 +2,7 @@
 """A port's verbs, one line each: ``find = reads(failures.find)``, ``record = writes(failure_records.record)``."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from redrive.broker.port import Database
@@ -25,7 +26,7 @@ def writes(script: Callable[P, Script[T]], *, together: bool = False) -> "Verb[P
     """
 
     async def verb(store: "SqlStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await store.database.run(_begun(lambda: script(*args, **kwargs), together=together))
+        return await store.database.run(_begun(partial(script, *args, **kwargs), together=together))
 
     verb.__doc__ = script.__doc__
     return verb  # type: ignore[return-value]  # mypy has no CoroutineType for what an async function makes
@@ -40,7 +41,7 @@ def reads(script: Callable[P, Script[T]], *, together: bool = False) -> "Verb[P,
     """
 
     async def verb(store: "SqlStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await store.database.look(_begun(lambda: script(*args, **kwargs), together=together))
+        return await store.database.look(_begun(partial(script, *args, **kwargs), together=together))
 
     verb.__doc__ = script.__doc__
     return verb  # type: ignore[return-value]  # mypy has no CoroutineType for what an async function makes
@@ -57,7 +58,7 @@ def joins(
     """
 
     def verb(store: "SqlStore", /, *args: P.args, **kwargs: P.kwargs) -> Callable[[Any], object]:
-        return store.database.scripted(_begun(lambda: script(*args, **kwargs), together=together))
+        return store.database.scripted(_begun(partial(script, *args, **kwargs), together=together))
 
     verb.__doc__ = script.__doc__
     return verb

@@ -44,6 +44,8 @@ class Conflict(Exception):
 class ScriptedPart:
     """A script of ours as the part of a transaction that goes with effects; it may run together with others."""
 
+    __slots__ = ("_time", "script")
+
     def __init__(self, script: Together, time: Callable[[], float]) -> None:
         self.script = script
         self._time = time
@@ -166,45 +168,37 @@ def run_group(store: Store, group: Sequence[Any], now: float) -> None:
         _apply_together(store, applies, now)
     if locks:
         _lock_together(store, locks, now)
-    scripted = [request for request in group if request.script is not None]
-    if len(scripted) == 1:
-        _run_first(store, scripted[0], now)
-        together.add(id(scripted[0]))
-    elif scripted and _run_together(store, scripted, now):
+    if scripted := [request for request in group if request.script is not None]:
+        _run_scripted(store, scripted, now)
         together |= {id(request) for request in scripted}
     for request in group:  # last, so that the user's own code does not run twice when the group has to be run again
         if id(request) not in together:
             run_alone(store, request, now)
 
 
-def _run_first(store: Store, request: Any, now: float) -> None:  # noqa: ANN401 - a request with a script
-    """Run the only script of a group, without a savepoint: SQLite writes pages that become free while there is one."""
+def _run_scripted(store: Store, scripted: Sequence[Any], now: float) -> None:
+    """Run the scripts of a group, and the effects that go with them.
+
+    There is no savepoint: with one, SQLite writes pages that become free, and keeps a copy of each that is changed.
+    """
     try:
-        request.result = request.run(store, now)
+        if len(scripted) == 1:
+            scripted[0].result = scripted[0].run(store, now)
+        else:
+            _run_together(store, scripted, now)
     except Exception as error:
         if _is_faulty(store, error):
             raise
         raise Conflict from error
 
 
-def _run_together(store: Store, scripted: Sequence[ApplyRequest | ScriptRequest], now: float) -> bool:
-    """Run scripts, and the effects that go with them, together; False, and nothing is done, if one of them fails."""
-    store.connection.execute("SAVEPOINT together")
-    counted = dict(store.counted)
-    try:
-        begun = [request.script() for request in scripted if request.script is not None]
-        results = run_sqlite_together(store.connection, begun, now)
-        _apply_together(store, scripted, now)
-    except Exception as error:
-        if _is_faulty(store, error):
-            raise
-        _undo(store, "together", counted)
-        return False
-    store.connection.execute("RELEASE together")
+def _run_together(store: Store, scripted: Sequence[ApplyRequest | ScriptRequest], now: float) -> None:
+    begun = [request.script() for request in scripted if request.script is not None]
+    results = run_sqlite_together(store.connection, begun, now)
+    _apply_together(store, scripted, now)
     for request, result in zip(scripted, results, strict=True):
         if isinstance(request, ScriptRequest):
             request.result = result
-    return True
 
 
 def _undo(store: Store, savepoint: str, counted: dict[Key, int]) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from redrive.clock import utc
-from redrive.engines.sql.pipeline.tasks import TASK_COLUMNS, make, note, note_all, task_of, when
+from redrive.engines.sql.pipeline.tasks import make, note, note_all, when
 from redrive.engines.sql.script import Many, Script, Sql, insert, now, plain
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import DestinationNotFound, TaskConflict
 from redrive.pipeline.infos import DestinationInfo, SlotInfo
 from redrive.pipeline.ledger import SlotTaken
-from redrive.pipeline.records import NewAction, NewTask, SlotKey, TaskInfo, TaskItem
+from redrive.pipeline.records import NewAction, NewTask, SlotKey, TaskItem, WaitingTask
 from redrive.pipeline.states import FIRST_SLOT_STATE, SLOTS, TASKS, SlotEvent, SlotState, TaskEvent, TaskState
 
 _WAITING: Final = among("state", [TaskState.WAITING])
@@ -204,26 +204,23 @@ def is_open(slot: SlotKey) -> Script[bool]:
 # --- what waits
 
 
-def waiting(pipeline: str, destination: str, limit: int) -> Script[list[tuple[TaskInfo, list[TaskItem]]]]:
+def waiting(pipeline: str, destination: str, limit: int) -> Script[list[WaitingTask]]:
     """Return the tasks that wait for a slot and have not expired, the oldest first, with their items."""
     time = yield from now()
-    columns = ", ".join(TASK_COLUMNS)
     rows = yield Sql(
-        f"SELECT {columns} FROM @.pipeline_tasks WHERE pipeline = ? AND destination = ? AND {_WAITING}"
+        f"SELECT id, version FROM @.pipeline_tasks WHERE pipeline = ? AND destination = ? AND {_WAITING}"
         " AND (not_after IS NULL OR not_after > ?) ORDER BY id LIMIT ?",
         [pipeline, destination, time, limit],
     )
-    tasks = [task_of(row) for row in rows]
+    tasks = {task: WaitingTask(task, version, []) for task, version in rows}
     found = yield Sql(
-        "SELECT i.task, i.position, i.item, i.body AS body_id, b.body FROM @.pipeline_items i"
+        "SELECT i.task, i.position, i.item, i.body, b.body FROM @.pipeline_items i"
         " JOIN @.pipeline_bodies b ON b.id = i.body WHERE i.task IN @texts ORDER BY i.task, i.position",
-        [[task.id for task in tasks]],
+        [list(tasks)],
     )
-    items: dict[str, list[TaskItem]] = {task.id: [] for task in tasks}
-    for row in found:
-        item = TaskItem(index=row["position"], id=row["item"], body=bytes(row["body"]), body_id=row["body_id"])
-        items[row["task"]].append(item)
-    return [(task, items[task.id]) for task in tasks]
+    for task, position, item, body_id, body in found:
+        tasks[task].items.append(TaskItem(index=position, id=item, body=body, body_id=body_id))
+    return list(tasks.values())
 
 
 def serve_slot(

@@ -8,7 +8,7 @@ it: then nothing of the transaction is done.
 import json
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from redrive.clock import utc
 from redrive.engines.sql.script import Change, Guarded, Inserts, Keyed, Row, Script, Sql, TableColumns, now, plain
@@ -85,6 +85,14 @@ _SUBMIT: Final = Change(
     columns("pipeline text, key text, digest text, task text"),
 )
 OF_TASK: Final = ", ".join(f"t.{name}" for name in TASK_COLUMNS)
+_FIRST_STATES: Final = {
+    "process": int(FIRST_TASK_STATE[TaskEvent.ACCEPT]),
+    "batch": int(FIRST_TASK_STATE[TaskEvent.OUTPUT_FOR_SLOT]),
+    "send": int(FIRST_TASK_STATE[TaskEvent.OUTPUT]),
+}
+_NO_PARENT: Final = (None, None)
+_quoted: Final = json.encoder.encode_basestring_ascii
+_Values: TypeAlias = tuple[object, ...]
 _TO_PROCESS: Final = among("t.state", (TaskState.READY, TaskState.FAILED))
 
 
@@ -99,7 +107,8 @@ def accept(task: NewTask, key: str | None, digest: str, action: NewAction) -> Sc
         SubmissionConflict: another one with this key was stored before.
     """
     noted = [action_values(task.id, task.pipeline, "", action)]
-    rows = {**_rows_of([task], TaskEvent.ACCEPT), ACTIONS: noted}
+    rows = _rows_of([task])
+    rows[ACTIONS] = noted
     if isinstance(parent := action.detail.get("parent"), str):  # so that the message's journey leads here
         rows[_JOURNEYS] = [(task.id, plain(parent), "re-run", "submitted", task.pipeline, 1, "")]
     if key is None:
@@ -130,32 +139,28 @@ def make(tasks: Sequence[NewTask]) -> Script[None]:
     yield Inserts(_rows_of(tasks))
 
 
-def _rows_of(tasks: Sequence[NewTask], event: TaskEvent | None = None) -> dict[TableColumns, list[tuple[object, ...]]]:
+def _rows_of(tasks: Sequence[NewTask]) -> dict[TableColumns, list[_Values]]:
     """Return the rows of tasks with their items, bodies and shipments, by their tables."""
-    rows: dict[TableColumns, list[tuple[object, ...]]] = {_BODIES: [], _TASKS: [], _ITEMS: [], _SHIPMENTS: []}
+    bodies, items, shipments = list[_Values](), list[_Values](), list[_Values]()
     for task in tasks:
-        rows[_BODIES] += [(item.body_id, item.body) for item in task.items if item.body is not None]
-        rows[_BODIES] += [(each.body_id, each.body) for each in task.shipments if each.body is not None]
-        rows[_TASKS].append(_task_values(task, event))
-        rows[_ITEMS] += [
-            (task.id, position, item.id, *(item.parent or (None, None)), item.shipment, item.body_id, item.size)
-            for position, item in enumerate(task.items, 1)
-        ]
-        rows[_SHIPMENTS] += [
-            (task.id, position, each.delivery_id, each.item_count, each.content_type, each.body_id)
-            for position, each in enumerate(task.shipments, 1)
-        ]
-    return rows
+        id_ = task.id
+        for position, item in enumerate(task.items, 1):
+            if item.body is not None:
+                bodies.append((item.body_id, item.body))
+            parent, place = item.parent or _NO_PARENT
+            items.append((id_, position, item.id, parent, place, item.shipment, item.body_id, item.size))
+        for position, each in enumerate(task.shipments, 1):
+            if each.body is not None:
+                bodies.append((each.body_id, each.body))
+            shipments.append((id_, position, each.delivery_id, each.item_count, each.content_type, each.body_id))
+    return {_BODIES: bodies, _TASKS: [_task_values(task) for task in tasks], _ITEMS: items, _SHIPMENTS: shipments}
 
 
-def _task_values(task: NewTask, event: TaskEvent | None) -> tuple[object, ...]:
-    is_for_slot = task.stage == "batch"
-    state = FIRST_TASK_STATE[event or (TaskEvent.OUTPUT_FOR_SLOT if is_for_slot else TaskEvent.OUTPUT)]
-    size = sum(item.size for item in task.items)
-    return (
-        *(task.id, task.pipeline, task.stage, task.destination, int(state), task.due_at, task.not_after),
-        *(len(task.items), size, task.version, task.slot_at),
-    )
+def _task_values(task: NewTask) -> _Values:
+    state = _FIRST_STATES[task.stage]
+    many, size, version = len(task.items), task.size, task.version
+    place = task.id, task.pipeline, task.stage, task.destination
+    return *place, state, task.due_at, task.not_after, many, size, version, task.slot_at
 
 
 def note(task: str, pipeline: str, destination: str, action: NewAction) -> Script[None]:
@@ -171,8 +176,20 @@ def note_all(tasks: Iterable[tuple[str, str, str]], action: NewAction) -> Script
 
 def action_values(task: str, pipeline: str, destination: str, action: NewAction) -> tuple[object, ...]:
     """Return the row of an entry in the history."""
-    detail = json.dumps(action.detail) if action.detail else "{}"  # in ASCII, which every database can store
-    return task, pipeline, destination, action.name, action.attempt, plain(action.actor), plain(action.reason), detail
+    actor, reason = plain(action.actor) if action.actor else "", plain(action.reason) if action.reason else ""
+    return task, pipeline, destination, action.name, action.attempt, actor, reason, _json(action.detail)
+
+
+def _json(value: object) -> str:
+    """Return JSON in ASCII, which every database can store. Most is short, and an encoder takes a while to begin."""
+    if type(value) is str:
+        return _quoted(value)
+    if type(value) is int:
+        return str(value)
+    if type(value) is dict:
+        parts = [f"{_quoted(name)}: {_json(each)}" for name, each in value.items()]
+        return f"{{{', '.join(parts)}}}"
+    return json.dumps(value)
 
 
 # --- changing
@@ -198,6 +215,9 @@ def moving(event: TaskEvent, *, is_retry: bool = False) -> Change:
         columns("id text, epoch integer, retries integer, reason text")
         + (columns("retry_items text, due_at float8") if is_retry else ()),
     )
+
+
+_FINISHING: Final = moving(TaskEvent.FINISH)
 
 
 def move(token: TaskToken, event: TaskEvent, time: float, reason: str = "", *, changes: str = "") -> Script[Row]:
@@ -233,8 +253,9 @@ def moved(
 
 def finish_process(token: TaskToken, pipeline: str, children: Sequence[NewTask], action: NewAction) -> Script[None]:
     """End a process task, and store what it has made."""
-    rows = {**_rows_of(children), ACTIONS: [action_values(token.task, pipeline, "", action)]}
-    done = yield Guarded([(moving(TaskEvent.FINISH), (token.task, token.epoch, token.retries, ""))], rows)
+    rows = _rows_of(children)
+    rows[ACTIONS] = [action_values(token.task, pipeline, "", action)]
+    done = yield Guarded([(_FINISHING, (token.task, token.epoch, token.retries, ""))], rows)
     if done:
         return
     time = yield from now()  # nearly never: its message was recovered from the dead letters, or it has changed
