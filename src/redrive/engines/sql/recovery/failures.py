@@ -90,7 +90,8 @@ def find(
 
 def _is_of_some_kinds(chosen: Filter) -> bool:
     """Say whether a filter means the unresolved messages of some kinds, not all of them."""
-    return chosen.status == {Status.UNRESOLVED} and chosen.is_about_kinds and chosen != Filter(status=chosen.status)
+    unresolved = frozenset({Status.UNRESOLVED})
+    return chosen.status == unresolved and chosen.is_about_kinds and chosen != Filter(status=unresolved)
 
 
 _NEAR = 10_000
