@@ -288,7 +288,9 @@ async def test_a_duplicate_is_recognised_within_a_transaction_and_across(broker,
         assert second is None
         assert await broker.apply(twice[0], within=opened.within) == [None]
     async with transaction() as opened:
-        assert await broker.apply(twice[0], Send(ORDERS, Message(b"")), within=opened.within) == [None, first + 4]
+        again, other = await broker.apply(twice[0], Send(ORDERS, Message(b"")), within=opened.within)
+        assert again is None
+        assert other > first
     assert await ids(broker, "once") == ["a"]
 
 

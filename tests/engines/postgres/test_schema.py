@@ -38,6 +38,24 @@ async def test_any_number_may_migrate_at_once(postgres_url, postgres_schema):
     assert len({one for (one,) in numbers}) == 6
 
 
+async def test_what_is_sent_after_numbers_are_taken_in_blocks_has_higher_ones(
+    postgres_url, postgres_schema, monkeypatch
+):
+    names = [name for name, _ in schema.MIGRATIONS]
+    numbers = []
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[: names.index("0023_cheaper_legs")])
+        async with opened(postgres_url, schema=postgres_schema) as engine:
+            await engine.declare(ORDERS, QueueSettings())
+            numbers += await engine.apply([Send(ORDERS, message(f"{number}")) for number in range(5)])
+    for many in (1, 40, 3):
+        async with opened(postgres_url, schema=postgres_schema) as engine:
+            numbers += await engine.apply([Send(ORDERS, message(f"{len(numbers)} {each}")) for each in range(many)])
+            assert [one.sequence for one in await engine.peek(ORDERS, 100)] == numbers
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 49
+
+
 async def test_a_schema_that_a_newer_version_made_is_left_alone(postgres_url, postgres_schema):
     async with opened(postgres_url, schema=postgres_schema):
         run_sql(postgres_url, f"INSERT INTO \"{postgres_schema}\".redrive_migrations VALUES (99, '0099_later')")  # noqa: S608

@@ -153,6 +153,25 @@ async def test_messages_keep_their_order_whoever_else_gets_them(engine, stray_ro
     assert stray_rows() == [[], [], []]
 
 
+async def test_events_that_all_subscriptions_get_are_stored_as_if_each_was_sent_alone(engine, stray_rows):
+    await engine.update_topic(TOPIC, TopicSettings(duplicate_detection=60))
+    await engine.apply([Send(TOPIC, Message(b"0", id="0"))])
+    again = [0, *range(1, 30), 7]  # the first and the last were seen before
+    sent = [Message(f"{number}".encode(), id=f"{number}", subject="s", ttl=number or None) for number in again]
+    numbers = await engine.apply([Send(TOPIC, message) for message in sent])
+    assert [place for place, number in enumerate(numbers) if number is None] == [0, 30]
+    found = {queue: await engine.peek(queue, 100) for queue in QUEUES}
+    for messages in found.values():
+        assert [one.message.id for one in messages] == [f"{number}" for number in range(30)]
+        assert [one.message.body for one in messages] == [f"{number}".encode() for number in range(30)]
+        assert [one.message.subject for one in messages] == [None, *["s"] * 29]
+        lives = [one.expires_at - one.enqueued_at for one in messages if one.expires_at is not None]
+        assert [each.total_seconds() for each in lives] == pytest.approx(range(1, 30))
+    assert [one.sequence for one in found[QUEUES[0]][1:]] == numbers[1:-1]
+    assert len({one.sequence for messages in found.values() for one in messages}) == 90
+    assert stray_rows() == [[], [], []]
+
+
 async def test_a_topic_in_a_transaction_of_the_user(postgres_url, engine, stray_rows):
     connection = await asyncpg.connect(postgres_url)
     try:

@@ -86,6 +86,9 @@ LANGUAGE sql IMMUTABLE AS $redrive$
         END
 $redrive$;
 
+"""
+
+_STORE = """\
 -- Store messages under these numbers; return them, with NULL for each duplicate. One queue may stand for all. A message
 -- that shares its body has the place of the first that does, which has the body. One with a reason is a dead letter.
 -- What more queues get just as the first does are the legs of its message: how many, and how many queues stand before
@@ -158,7 +161,7 @@ BEGIN
         INSERT INTO @.contents (id, body)
         SELECT v_own[c.place], c.body FROM counted c WHERE c.place = c.first AND c.uses > 0;
     END IF;
-    INSERT INTO @.messages
+@legs    INSERT INTO @.messages
         (sequence, queue, state, due, delivery_count, enqueued_at, expires, id, session, properties, dead_letter, body,
         content)
     SELECT p_sequences[coalesce(s.number, (s.place - 1) * (coalesce(p_legs[1], 0) + 1) + 1) + g.leg],
@@ -179,6 +182,9 @@ BEGIN
     RETURN v_sequences;
 END $redrive$;
 
+"""
+
+_EXCHANGE = """\
 -- Everything that a group of callers wants, in one transaction: remove, then store, then lock.
 CREATE FUNCTION @.exchange(
     p_now float8, p_queues integer[], p_versions integer[], p_writer bigint, p_number bigint,
@@ -201,7 +207,7 @@ DECLARE
     v_count integer;
 BEGIN
     IF cardinality(s_id) > 0 THEN
-        v_all := ARRAY (SELECT nextval('@.message_sequence') FROM generate_series(1, s_count));
+        v_all := @numbers;
         v_sequences := @.own_sequences(v_all, s_number, s_legs);
     END IF;
     -- first of all, so that a process that asks what became of this waits for its end
@@ -262,6 +268,9 @@ BEGIN
     END IF;
 END $redrive$;
 
+"""
+
+_WITHIN = """\
 -- What a user's own transaction calls: sends and completions, as JSON, since every driver can pass a text.
 CREATE OR REPLACE FUNCTION @.within(p_now float8, p_call text) RETURNS bigint[] LANGUAGE plpgsql AS $redrive$
 DECLARE
@@ -307,6 +316,9 @@ END $redrive$;
 """
 
 
+_ONE_BY_ONE = "ARRAY (SELECT nextval('@.message_sequence') FROM generate_series(1, s_count))"
+
+
 def fan_out_migration(chosen: str, body: str, plans: str) -> str:
     """Return the migration.
 
@@ -315,4 +327,31 @@ def fan_out_migration(chosen: str, body: str, plans: str) -> str:
         body: a message's body: its own, or one that it shares with others.
         plans: the settings of functions whose plans must not change.
     """
-    return _FUNCTIONS.replace("@chosen", chosen).replace("@body", body).replace("@plans", plans)
+    functions = _FUNCTIONS + store_function("") + exchange_function(_ONE_BY_ONE, chosen, body, plans) + _WITHIN
+    return functions.replace("@plans", plans)
+
+
+def store_function(legs: str) -> str:
+    """Return the function that stores messages.
+
+    Args:
+        legs: how it stores messages that all go to the same queues; without it, as all others.
+    """
+    return _STORE.replace("@legs", legs)
+
+
+def exchange_function(numbers: str, chosen: str, body: str, plans: str) -> str:
+    """Return the function that does what a group of callers wants.
+
+    Args:
+        numbers: the numbers of the messages that it stores.
+        chosen: which messages a receive takes.
+        body: a message's body: its own, or one that it shares with others.
+        plans: the settings of functions whose plans must not change.
+    """
+    return (
+        _EXCHANGE.replace("@numbers", numbers)
+        .replace("@chosen", chosen)
+        .replace("@body", body)
+        .replace("@plans", plans)
+    )

@@ -15,6 +15,7 @@ from redrive.engines.postgres.driver import Connection
 from redrive.engines.postgres.fan_out_schema import fan_out_migration
 from redrive.engines.postgres.history_schema import counting_functions
 from redrive.engines.postgres.journeys_schema import journeys_migration
+from redrive.engines.postgres.legs_schema import legs_migration
 from redrive.engines.postgres.session_settings import in_transaction
 from redrive.engines.postgres.topics_schema import BODY, topics_migration
 from redrive.engines.sql.access.schema import ACCESS, REDACTIONS, REQUESTS, SIGN_INS, VIEWS
@@ -454,6 +455,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0020_shared_traces", POSTGRES.migration(TRACES)),
     ("0021_group_snooze", POSTGRES.migration(GROUP_SNOOZE)),
     ("0022_views", POSTGRES.migration(VIEWS)),
+    ("0023_cheaper_legs", legs_migration(CHOSEN, BODY, PLANS)),
 )
 
 

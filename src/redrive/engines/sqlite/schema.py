@@ -165,6 +165,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0020_shared_traces", SQLITE.migration(TRACES)),
     ("0021_group_snooze", SQLITE.migration(GROUP_SNOOZE)),
     ("0022_views", SQLITE.migration(VIEWS)),
+    ("0023_cheaper_legs", ""),  # a number and an entry of an index cost next to nothing in a file
 )
 
 _OLD_NAMES = re.compile(

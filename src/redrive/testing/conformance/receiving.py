@@ -62,7 +62,7 @@ class ReceivingBehaviours(EngineFixtures):
         await send(engine, *(bytes(4_000) for _ in range(3)), bytes(20_000), b"small")
         for max_bytes, many in ((9_000, 2), (1, 1), (45_000, 5)):
             assert len(await engine.peek(ORDERS, 10, max_bytes=max_bytes)) == many
-        (_, _, third) = await engine.peek(ORDERS, 3)
+        *_, third = await engine.peek(ORDERS, 3)
         assert len(await engine.peek(ORDERS, 10, start=third.sequence, max_bytes=9_000)) == 1
         assert len(await engine.lock_next(ORDERS, 3, max_bytes=9_000)) == 2
         assert [len(found.body) for found in await engine.lock_next(ORDERS, 10, max_bytes=9_000)] == [4_000]
