@@ -25,9 +25,21 @@ MOST_SETS = 3
 STORES = frozenset({"site", "process", "homes", "desk", "place", "lasting_world"})
 """Fixtures that make a store for each test."""
 
+ONE_OF = {
+    "tests/conformance/test_core.py": 3,  # SQLite, made to look as if it could do less
+    "tests/conformance/test_sqlite.py::TestSqliteInMemory": 3,  # the same in a file is run in full
+    "tests/routes/test_mixed_outcomes.py": 6,  # every combination of three routes and their failures
+    "tests/cli/test_hostile_text.py": 4,  # every command with every text
+}
+"""Where tests are much the same, and how many of them there are to one that is run."""
+
 
 def leave_to_torture(items):
     """Mark the tests that are left to ``make torture``, of all that were collected."""
+    for item in items:
+        many = next((many for place, many in ONE_OF.items() if item.nodeid.startswith(place)), 1)
+        if zlib.crc32(item.nodeid.encode()) % many:
+            item.add_marker(pytest.mark.torture)
     several = [each for each in items if each.nodeid.startswith(SAMPLED) and hasattr(each, "callspec")]
     in_a_file = {(each.path, each.originalname) for each in several if _store(each) == "file"}
     sets = Counter()

@@ -406,6 +406,7 @@ def test_a_nack_ten_thousand_levels_down_is_answered(on_nack):
     assert {leg.path[-1] for leg in delivered[:10]} == {1}
 
 
+@pytest.mark.torture
 def test_a_million_settles_take_linear_time():
     # No clock: what looks at all legs at every settle would take hours, and the time limit of all tests ends it.
     tree = AckTree(["a"])

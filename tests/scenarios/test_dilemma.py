@@ -17,7 +17,10 @@ def figures_on_the_page() -> list[str]:
     return table[1].splitlines()
 
 
-@pytest.mark.parametrize(("delivery", "on_nack"), WAYS)
+@pytest.mark.parametrize(
+    ("delivery", "on_nack"),
+    [way if way[0] == "durable" else pytest.param(*way, marks=pytest.mark.torture) for way in WAYS],
+)
 async def test_the_page_has_the_figures_of_each_way_of_delivery(delivery, on_nack, tmp_path):
     found = await play(delivery, on_nack, folder=tmp_path)
     assert row(delivery, on_nack, found) in figures_on_the_page()

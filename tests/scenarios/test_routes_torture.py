@@ -377,6 +377,7 @@ def small_stage(small_disk, tmp_path):
     stage.clear()
 
 
+@pytest.mark.torture
 def test_a_full_disk_refuses_events_and_the_process_lives_on(small_stage, small_disk, hooks):
     stage, ballast = small_stage, small_disk / "ballast"
     ballast.write_bytes(bytes(3_000_000))
