@@ -10,7 +10,7 @@ from redrive.errors import SubmissionConflict
 from redrive.pipeline import CallTransport, Output, Pipeline, PipelineRunner, TaskEnded, TaskState
 from redrive.pipeline.fresh_inputs import FreshInputs
 from redrive.pipeline.new_tasks import submitted
-from redrive.pipeline.records import TaskToken
+from redrive.pipeline.task_token import TaskToken
 from tests.patience import PATIENCE_S
 
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.engines.sql.pipeline.tasks import action_values
-from redrive.pipeline.records import NewAction, TaskToken, message_for
+from redrive.pipeline.records import NewAction
 from redrive.pipeline.stage import StageError, token_of
+from redrive.pipeline.task_token import TaskToken, message_for
 
 COUNTS = st.integers(0, 2**31)
 TOKENS = st.builds(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who somebody is, and what they may do."""
+"""Who sends a request, and what they may do."""
 
 from redrive.errors.branches import Unavailable, UsageError
 

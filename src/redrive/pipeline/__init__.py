@@ -25,7 +25,7 @@ from redrive.pipeline.pipeline import Pipeline
 from redrive.pipeline.pipelines import Pipelines, TaskDetail, Trace
 from redrive.pipeline.plan import PipelineDestination, PipelinePlan
 from redrive.pipeline.plan_file import parse_pipeline, read_pipeline
-from redrive.pipeline.records import ShipmentInfo, TaskInfo, TaskToken
+from redrive.pipeline.records import ShipmentInfo, TaskInfo
 from redrive.pipeline.runner import PipelineRunner
 from redrive.pipeline.shipment import (
     DestinationAway,
@@ -37,6 +37,7 @@ from redrive.pipeline.shipment import (
 )
 from redrive.pipeline.states import ShipmentState, SlotState, TaskState
 from redrive.pipeline.stored_plan import StoredDestination, StoredPlan, shown_plan
+from redrive.pipeline.task_token import TaskToken
 from redrive.pipeline.transport import BrokerTransport, OpenTransport, Transport, TransportEnvironment
 from redrive.pipeline.transports import add_transport, transport_kinds
 from redrive.pipeline.transports.call import CallTransport

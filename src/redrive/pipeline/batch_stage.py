@@ -14,8 +14,9 @@ from redrive.pipeline.items import Body, Item, bodies_of
 from redrive.pipeline.ledger import SlotTaken
 from redrive.pipeline.new_tasks import Source, items_of, missing_items, sources_of
 from redrive.pipeline.plan import PipelineDestination
-from redrive.pipeline.records import NewTask, SlotKey, TaskToken, WaitingTask, message_for
+from redrive.pipeline.records import NewTask, SlotKey, WaitingTask
 from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, message_of, said
+from redrive.pipeline.task_token import TaskToken, message_for
 from redrive.worker import Context
 
 _MOST_TASKS = 100_000

@@ -9,7 +9,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from redrive.pipeline.records import NewTask, TaskItem, TaskToken
+from redrive.pipeline.records import NewTask, TaskItem
+from redrive.pipeline.task_token import TaskToken
 
 MOST_BYTES: Final = 8_000_000
 """How many bytes of bodies are kept; those that were submitted first go first."""

@@ -20,8 +20,9 @@ from redrive.pipeline.functions import called
 from redrive.pipeline.items import Submission, parts_of
 from redrive.pipeline.ledger import SubmissionSeen
 from redrive.pipeline.new_tasks import submitted
-from redrive.pipeline.records import NewAction, TaskToken, message_for
+from redrive.pipeline.records import NewAction
 from redrive.pipeline.stage import PipelineEnvironment
+from redrive.pipeline.task_token import TaskToken, message_for
 from redrive.printable import one_line
 from redrive.tracing import passed_on
 

@@ -19,10 +19,10 @@ from redrive.pipeline.records import (
     SlotKey,
     TaskInfo,
     TaskItem,
-    TaskToken,
     WaitingTask,
 )
 from redrive.pipeline.states import TaskState
+from redrive.pipeline.task_token import TaskToken
 from redrive.worker.recoverability import OwnSql
 
 

@@ -19,15 +19,14 @@ from redrive.pipeline.records import (
     SlotKey,
     Stage,
     TaskInfo,
-    TaskToken,
     batch_queue,
-    message_for,
     process_queue,
     send_queue,
     slot_message,
 )
 from redrive.pipeline.states import TASKS, ShipmentState, TaskEvent, TaskState
 from redrive.pipeline.stored_plan import StoredPlan, stored_plan
+from redrive.pipeline.task_token import TaskToken, message_for
 
 Which: TypeAlias = Literal["failed", "unknown", "all"]
 _OVERDUE_S = 900.0

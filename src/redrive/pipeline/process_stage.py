@@ -9,8 +9,9 @@ from redrive.pipeline.functions import called
 from redrive.pipeline.items import Item, Report, bodies_of
 from redrive.pipeline.new_tasks import Source, grouped, items_of, missing_items
 from redrive.pipeline.plan import PipelineDestination
-from redrive.pipeline.records import DEAD_LETTER, NewAction, NewTask, TaskToken, message_for
+from redrive.pipeline.records import DEAD_LETTER, NewAction, NewTask
 from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, StageError, said, token_of
+from redrive.pipeline.task_token import TaskToken, message_for
 from redrive.worker import Context, Decision, MoveToError, RedeliverLater
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from redrive.pipeline.records import NewAction, SendResult, ShipmentInfo, ShipmentResult, TaskToken
+from redrive.pipeline.records import NewAction, SendResult, ShipmentInfo, ShipmentResult
 from redrive.pipeline.shipment import (
     DestinationAway,
     OutcomeUnknown,
@@ -15,6 +15,7 @@ from redrive.pipeline.shipment import (
     ShipmentSent,
 )
 from redrive.pipeline.states import ShipmentState, TaskEvent
+from redrive.pipeline.task_token import TaskToken
 
 OnUnknown: TypeAlias = Literal["probe", "resend", "park"]
 

@@ -13,7 +13,7 @@ from redrive.errors import TaskConflict
 from redrive.pipeline.events import DestinationStopped, TaskEnded, TaskFailed
 from redrive.pipeline.plan import PipelineDestination
 from redrive.pipeline.process_stage import buried
-from redrive.pipeline.records import DEAD_LETTER, NewAction, SendResult, SendWork, ShipmentWork, TaskToken, message_for
+from redrive.pipeline.records import DEAD_LETTER, NewAction, SendResult, SendWork, ShipmentWork
 from redrive.pipeline.send_decision import decide_send, result_of
 from redrive.pipeline.shipment import (
     DestinationAway,
@@ -26,6 +26,7 @@ from redrive.pipeline.shipment import (
 )
 from redrive.pipeline.stage import MOST_DEATHS, PipelineEnvironment, StageError, said, token_of
 from redrive.pipeline.states import ShipmentState, TaskEvent
+from redrive.pipeline.task_token import TaskToken, message_for
 from redrive.pipeline.transport import BrokerTransport, OpenTransport, TransportEnvironment
 from redrive.retry import CircuitBreaker
 from redrive.tracing import span

@@ -13,7 +13,7 @@ from redrive.pipeline.fresh_inputs import FreshInputs
 from redrive.pipeline.ledger import PipelineLedger, SlotTaken
 from redrive.pipeline.new_tasks import TaskMaker, task_id
 from redrive.pipeline.plan import PipelinePlan
-from redrive.pipeline.records import TaskToken
+from redrive.pipeline.task_token import TaskToken
 from redrive.printable import one_line
 from redrive.telemetry import Event
 from redrive.worker import Context, Decision, HandlerFailure, MoveToError, Postpone, RedeliverLater

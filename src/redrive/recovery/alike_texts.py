@@ -10,6 +10,7 @@ The text is JSON as engines store it. In JSON, a quotation mark inside of a text
 and a quotation mark, followed by the beginning of a name, are the end of one header and the beginning of the next.
 """
 
+from datetime import UTC, datetime
 from functools import lru_cache
 from json import JSONDecoder
 from typing import Any, Final, NamedTuple
@@ -18,7 +19,6 @@ from redrive.broker import Message
 from redrive.broker.headers import FAILED, FAILED_AT, FAILED_EXCEPTION_MESSAGE, FAILED_STACK_TRACE
 from redrive.broker.port import StoredMessage, unsealed
 from redrive.broker.rules import digest_of
-from redrive.clock import utc
 from redrive.recovery.alike_failures import Alike
 from redrive.recovery.arrivals import AlikeArrival, Arrival
 from redrive.recovery.failure_formats import LONGEST_TEXT, LONGEST_TRACE, stored_text
@@ -40,7 +40,13 @@ _MOST_TRACES: Final = 10
 """How many traces of failures that are equal in everything else; there is one, unless they are different in each."""
 
 _decoded = JSONDecoder().raw_decode
-_instant = lru_cache(maxsize=256)(utc)
+
+
+@lru_cache(maxsize=256)
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
 _OpenArrival = unsealed(AlikeArrival)
 
 

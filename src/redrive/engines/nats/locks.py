@@ -3,8 +3,8 @@
 
 The server ends locks too, a little later, and gives the message to the next receiver. It would also obey one that
 settles late; so an engine settles nothing after its own deadline. A process may be frozen between that check and its
-request. Therefore who receives a message that was handed out before notes that it has taken the lock over, and whoever
-gives a message back, sets it aside or makes a dead letter of it does so only if no one has. That work was done is true
+request. Therefore who receives a message that was handed out before notes that it has taken the lock over, and giving a
+message back, setting it aside or making a dead letter of it works only if no other has. That work was done is true
 however late it is said: of two that complete a message, one wins.
 """
 

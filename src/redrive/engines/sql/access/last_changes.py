@@ -4,7 +4,7 @@
 from redrive.access.store import LastChanges
 from redrive.engines.sql.recovery.state_sql import among
 from redrive.engines.sql.script import Script, Sql
-from redrive.recovery.states import BatchState
+from redrive.recovery.port import BatchState
 
 
 def changes() -> Script[LastChanges]:

@@ -5,7 +5,8 @@ from redrive.engines.sql.pipeline import operators, queries, sends
 from redrive.engines.sql.pipeline import slots as slots_sql
 from redrive.engines.sql.pipeline import tasks as tasks_sql
 from redrive.engines.sql.verbs import SqlStore, joins, reads, writes
-from redrive.pipeline.records import SendWork, TaskToken
+from redrive.pipeline import TaskToken
+from redrive.pipeline.records import SendWork
 
 
 class SqlPipelineLedger(SqlStore):

@@ -9,7 +9,8 @@ from redrive.engines.sql.pipeline.tasks import move, note
 from redrive.engines.sql.script import Many, Row, Script, Sql, now, scalars
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import TaskConflict
-from redrive.pipeline.records import DEAD_LETTER, NewAction, TaskToken, owns, process_queue, send_queue
+from redrive.pipeline import TaskToken
+from redrive.pipeline.records import DEAD_LETTER, NewAction, owns, process_queue, send_queue
 from redrive.pipeline.states import (
     ENDED_TASKS,
     SHIPMENTS,

@@ -22,15 +22,8 @@ from redrive.engines.sql.pipeline.tasks import (
 from redrive.engines.sql.script import Change, Guarded, Keyed, Row, Script, Sql, now, plain
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import TaskConflict
-from redrive.pipeline.records import (
-    NewAction,
-    SendResult,
-    SendWork,
-    ShipmentInfo,
-    ShipmentResult,
-    ShipmentWork,
-    TaskToken,
-)
+from redrive.pipeline import TaskToken
+from redrive.pipeline.records import NewAction, SendResult, SendWork, ShipmentInfo, ShipmentResult, ShipmentWork
 from redrive.pipeline.states import SHIPMENTS, ShipmentEvent, ShipmentState, TaskState
 
 _COLUMNS: Final = ("task", "position", "delivery_id", "state", "attempt", "item_count", "content_type", "receipt")

@@ -14,8 +14,9 @@ from redrive.clock import utc
 from redrive.engines.sql.script import Change, Guarded, Inserts, Keyed, Row, Script, Sql, TableColumns, now, plain
 from redrive.engines.sql.transition_sql import among, transition
 from redrive.errors import SubmissionConflict, TaskConflict, TaskNotFound
+from redrive.pipeline import TaskToken
 from redrive.pipeline.ledger import Accepted, SubmissionSeen
-from redrive.pipeline.records import NewAction, NewTask, TaskInfo, TaskItem, TaskToken
+from redrive.pipeline.records import NewAction, NewTask, TaskInfo, TaskItem
 from redrive.pipeline.states import (
     FIRST_SHIPMENT_STATE,
     FIRST_TASK_STATE,
