@@ -9,9 +9,11 @@ from hypothesis import settings
 
 from tests import in_memory
 from tests.nats.fixtures import (  # noqa: F401 - pytest finds fixtures by their names
+    cluster,
     engine_server,
     nats_namespace,
     shared_engine_server,
+    whole,
 )
 from tests.postgres.fixtures import (  # noqa: F401 - pytest finds fixtures by their names
     breakable_postgres,

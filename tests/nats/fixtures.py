@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from tests.nats.server import EngineServer, remove_stream
+from tests.nats.server import Cluster, EngineServer, remove_stream
 from tests.routes.servers import processes
 
 numbers = count(1)
@@ -39,3 +39,24 @@ def nats_namespace(engine_server):
     yield name
     engine_server.thaw_or_restart()
     remove_stream(engine_server.url, name)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three servers that the tests of this file share; in CI it is an error that there are none."""
+    try:
+        program = processes.nats_program()
+    except processes.NoServer as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(f"NOT SHOWN HERE: a cluster of NATS. {error}")
+    with Cluster(program) as found:
+        yield found
+
+
+@pytest.fixture
+def whole(cluster):
+    """The cluster, which a test may damage."""
+    yield cluster
+    for server in cluster.servers:
+        server.thaw_or_restart()

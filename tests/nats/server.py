@@ -75,6 +75,17 @@ class Cluster:
         """Return the server that leads a stream, as the others know it; None while there is none."""
         return self._leader(f"STREAM.INFO.{stream}")
 
+    def wait_until_whole(self, stream):
+        """Wait until every server has all of a stream."""
+        wait_until(lambda: self._is_whole(stream), "a stream with all its replicas", self.servers[0].log)
+
+    def _is_whole(self, stream):
+        leader = self.leader(stream)
+        if leader is None:
+            return False
+        replicas = ask(leader.url, f"STREAM.INFO.{stream}")["cluster"].get("replicas", [])
+        return len(replicas) == len(self.servers) - 1 and all(each.get("current") for each in replicas)
+
     def consumer_apart(self, stream, consumer):
         """Return the server that leads a consumer, when it is another than the one that leads its stream."""
         found = []

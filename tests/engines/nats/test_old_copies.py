@@ -90,3 +90,16 @@ async def test_what_comes_late_is_no_answer_to_the_next_request(engine, monkeypa
     await client.flush()
     assert [one.id for one in await engine.peek(ORDERS, 10)] == ["first", "second"]
     assert [one.id for one in await engine.lock_next(ORDERS, 1)] == ["second"]
+
+
+async def test_a_change_that_a_leader_cut_off_has_under_way_is_made_again(engine, monkeypatch):
+    """A leader that is cut off says of a change that is made again that the first is under way."""
+    ask, answers = engine._connection.ask, [b'{"error": {"code": 409, "err_code": 10158, "description": "in process"}}']
+
+    async def asked(subject, *values):
+        return answers.pop() if ".q." in subject and answers else await ask(subject, *values)
+
+    monkeypatch.setattr(engine._connection, "ask", asked)
+    await engine.apply([Send(ORDERS, Message(b"", id="first"))])
+    assert answers == []
+    assert [one.id for one in await engine.peek(ORDERS, 10)] == ["first"]

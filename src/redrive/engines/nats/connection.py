@@ -7,9 +7,11 @@ may be repeated are, by layer 1, as long as the engine is patient: the election 
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nats.aio.client import Client
@@ -70,6 +72,7 @@ class NatsConnection:
         on_new: Callable[[Client], Awaitable[None]],
     ) -> None:
         self._servers = list(servers)
+        Random().shuffle(self._servers)  # so that not all programs use the same one
         self._attempt = attempt
         self._on_new = on_new
         self._client: Client | None = None
@@ -86,7 +89,7 @@ class NatsConnection:
     @property
     def where(self) -> str:
         """The servers, for errors: without the passwords that their addresses may have."""
-        return ", ".join(address.rpartition("@")[2].removeprefix("nats://") for address in self._servers)
+        return ", ".join(sorted(address.rpartition("@")[2].removeprefix("nats://") for address in self._servers))
 
     @property
     def largest(self) -> int:
@@ -141,6 +144,7 @@ class NatsConnection:
                     self._servers,
                     connect_timeout=self._attempt,  # type: ignore[arg-type]  # any number will do
                     allow_reconnect=False,
+                    dont_randomize=True,
                     error_cb=self._note,
                     closed_cb=self._lost,
                     name="redrive",
@@ -173,6 +177,19 @@ class NatsConnection:
         for inbox in self._inboxes:
             inbox.answers.put_nowait(None)
 
+    async def _leave_if_mute(self, client: Client) -> None:
+        """Leave a server that does not even answer a ping, as one that is paused: the next request asks another one."""
+        if client is not self._client or not client.is_connected:
+            return
+        try:
+            await client.flush(timeout=math.ceil(self._attempt))
+        except errors.Trouble:
+            if client is self._client:
+                self._client = None
+                used = str(client.connected_url.netloc).rpartition("@")[2] if client.connected_url is not None else ""
+                self._servers.sort(key=lambda address: used in address)  # it is the last that is tried
+                await _closed(client)
+
     # --- requests
 
     async def again(self, operation: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
@@ -199,6 +216,7 @@ class NatsConnection:
             ) from error
         except errors.Trouble as error:
             self._check_allowed(error)
+            await self._leave_if_mute(client)
             unknown = errors.translated(error, self.where)
             is_unknown = isinstance(unknown, EngineUnavailable)
             raise errors.unanswered(str(unknown)) if is_unknown else unknown from error
@@ -261,6 +279,7 @@ class NatsConnection:
                 found.append(message)
         except errors.Trouble as error:
             self._check_allowed(error)
+            await self._leave_if_mute(client)
             raise errors.translated(error, self.where) from error
         finally:
             self._inboxes.discard(inbox)

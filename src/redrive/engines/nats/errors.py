@@ -21,8 +21,9 @@ NO_STREAM: Final = 10059
 _FULL: Final = frozenset((10002, 10023, 10028, 10047, 10077, 10122))
 """No resources, memory or disk, or a limit of the account or the stream is reached."""
 
-_PASSING: Final = frozenset((10008, 10009, 10118, 10176, 10210))
-"""No leader, no peers, or more batches under way than the server takes."""
+_PASSING: Final = frozenset((10008, 10009, 10118, 10158, 10176, 10210))
+"""No leader, no peers, more batches under way than the server takes, or the same change is under way: a leader that is
+cut off says so of a change that is made again, and does not know what becomes of the first."""
 
 _LASTING: Final[dict[int, str]] = {
     10035: "this account may not use JetStream; enable it for the account",

@@ -19,7 +19,7 @@ from redrive.engines.nats.connection import NatsConnection
 from redrive.engines.nats.errors import StreamRefusal
 from redrive.engines.nats.records import GONE, MessageRecord, is_message
 from redrive.engines.nats.subjects import Subjects
-from redrive.errors import EngineUnavailable
+from redrive.errors import EngineUnavailable, RedriveError
 
 _COMMIT: Final = "Redrive-Commit"
 _RECEIPT_S: Final = 120
@@ -232,8 +232,15 @@ class _Attempt:
         if self._is_unknown and refused.is_fence and await self._is_there():
             return
         if not refused.is_fence:
-            raise errors.of_refusal(refused, self._connection.where)
+            raise self._named(refused, may_be_done=self._is_unknown)
         raise refused
+
+    def _named(self, refused: StreamRefusal, *, may_be_done: bool) -> RedriveError:
+        """Return the error for a refusal; if it may be done all the same, it says so."""
+        named = errors.of_refusal(refused, self._connection.where)
+        if isinstance(named, EngineUnavailable):
+            named.may_be_done = may_be_done
+        return named
 
     async def _alone(self, entry: StreamEntry) -> dict[str, Any]:
         headers = entry.headers | {_COMMIT: self._commit, "Nats-Msg-Id": self._commit}
@@ -263,10 +270,7 @@ class _Attempt:
         can_be_undone = not any("Nats-Rollup" in each.headers for each in stored)  # nothing that was there is gone
         for each in stored if can_be_undone else ():
             await self._connection.remove(self._subjects.stream, each.sequence)
-        error = errors.of_refusal(refused, self._connection.where)
-        if isinstance(error, EngineUnavailable):
-            error.may_be_done = bool(stored)  # a message that is taken back may have been received
-        raise error
+        raise self._named(refused, may_be_done=bool(stored))  # what is taken back may have been received
 
     async def _is_there(self) -> bool:
         """Find out whether an earlier try was stored although its answer was lost."""
