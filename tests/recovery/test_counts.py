@@ -9,7 +9,7 @@ import pytest
 
 from redrive.clock import utc
 from redrive.engines.sql import runner
-from redrive.recovery import Filter, Status
+from redrive.recovery import Filter, Kind, Status
 
 NOW = utc(1_000_000_000)
 COUNTED = ("", "status:any", "status:resolved", "queue:orders", "type:order.*", "exception:NoStock", "exception:shop.*")
@@ -167,3 +167,21 @@ async def test_names_that_are_too_long_for_an_index_are_counted(process):
 async def test_no_statement_can_forget_the_counts(mixed, statement):
     await mixed.sql(statement)
     assert await mixed.raw_ledger.check_counts() == []
+
+
+async def test_a_dry_run_from_counts_is_that_of_the_messages_themselves(process):
+    """Whatever state they are in, and whoever has them: a term that all match lets it read them."""
+    ids = await process.fail(6)
+    ids += await process.fail(4, queue="billing", kind="shop.errors.NoCredit")
+    await process.recovery.archive(ids[:1])
+    await process.recovery.resolve(ids[6:7])
+    await process.work()
+    await process.recovered(ids[1:3])
+    async with process.busy_lane("orders"):
+        await process.recovery.recover(ids[3:5])
+        await process.recovery.step()
+        for kind in (Kind.RECOVER, Kind.ARCHIVE, Kind.RESTORE):
+            for chosen in ("", "status:any", "queue:orders", "exception:NoCredit", "status:retry-issued"):
+                for how in ({}, {"again": True}, {"redirect": "billing"}):
+                    counted = await process.recovery.dry_run(chosen, kind, **how)
+                    assert counted == await process.recovery.dry_run(f"{chosen} attempts>=0", kind, **how)

@@ -97,6 +97,36 @@ async def test_the_newest_failures_are_read_in_their_order(process, statements):
             assert "TEMP B-TREE" not in plan
 
 
+async def test_the_newest_failures_of_a_group_are_read_in_their_order(process, statements):
+    """Neither is the whole group sorted, nor is a message read that is not shown."""
+    await process.fail(2)
+    group = (await process.recovery.groups())[0].id
+    statements.clear()
+    page = await process.recovery.failed(f"group:{group}", order="last-failed", limit=1)
+    await process.recovery.failed(f"group:{group}", order="last-failed", after=page[0].place)
+    path = (await process.sql("PRAGMA database_list"))[0][2]
+    with sqlite3.connect(path) as connection:
+        plans = {
+            each: str(connection.execute(f"EXPLAIN QUERY PLAN {each}", [0] * each.count("?")).fetchall())
+            for each in statements
+            if "redrive_failures f" in each
+        }
+    ordered = {text: plan for text, plan in plans.items() if "IN (SELECT value FROM json_each(?))" not in text}
+    assert len(ordered) == 4
+    assert [text for text, plan in ordered.items() if "redrive_failures_newest" not in plan or "TEMP" in plan] == []
+    assert [text for text in ordered if "redrive_failure_contents" in text] == []
+
+
+async def test_a_dry_run_by_kinds_reads_no_message_that_is_free(process, statements):
+    await process.fail(3)
+    group = (await process.recovery.groups())[0].id
+    statements.clear()
+    for chosen in ("", "queue:orders", f"group:{group}", "exception:NoStock"):
+        assert (await process.recovery.dry_run(chosen)).free == 3
+    readers = [text for text in statements if "redrive_failures" in text]
+    assert [text for text in readers if "FROM redrive_parts p JOIN redrive_failures f" not in text] == []
+
+
 async def test_a_statement_without_an_index_is_noticed(process):
     path = (await process.sql("PRAGMA database_list"))[0][2]
     with sqlite3.connect(path) as connection:

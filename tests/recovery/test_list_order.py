@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redrive.engines.sql.recovery import failures
 from redrive.errors import InvalidSetting
 from redrive.recovery import Order, Place
 
@@ -91,3 +92,20 @@ async def test_settled_messages_are_in_that_order_too(three):
     await three.work()
     assert await by_last_failure(three.recovery, "status:any") == ["c", "b", "a"]
     assert await by_last_failure(three.recovery, "status:archived") == ["a"]
+
+
+@pytest.mark.parametrize("near", [0, 2, 100])
+@pytest.mark.parametrize("chosen", ["exception:NoCredit", "queue:billing", "exception:NoCredit queue:billing"])
+async def test_those_of_one_kind_are_in_that_order_wherever_they_are_among_all(process, monkeypatch, near, chosen):
+    """Among the newest of all, or far behind them, or some of each: then others are read to find them."""
+    monkeypatch.setattr(failures, "_NEAR", near)
+    for name in ("a", "b", "x", "c", "y", "z"):
+        is_meant = name in "abc"
+        kind, queue = ("shop.errors.NoCredit", "billing") if is_meant else ("shop.errors.NoStock", "orders")
+        await process.fail(id=name, kind=kind, queue=queue)
+        process.clock.advance(10)
+    await process.fail(id="a", kind="shop.errors.NoCredit", queue="billing")
+    assert await by_last_failure(process.recovery, chosen) == ["a", "c", "b"]
+    first = await process.recovery.failed(chosen, order="last-failed", limit=1)
+    assert await by_last_failure(process.recovery, chosen, after=first[-1].place, limit=1) == ["c"]
+    assert await by_last_failure(process.recovery, chosen, after=first[-1].place) == ["c", "b"]

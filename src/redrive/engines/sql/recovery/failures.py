@@ -13,7 +13,7 @@ from redrive.engines.sql.recovery.audit import notes
 from redrive.engines.sql.recovery.failure_records import next_change
 from redrive.engines.sql.recovery.filter_sql import Condition, condition
 from redrive.engines.sql.recovery.state_sql import among
-from redrive.engines.sql.script import Row, Script, Sql, scalars, values_of
+from redrive.engines.sql.script import Row, Script, Sql, scalar, scalars, values_of
 from redrive.recovery.port import (
     CLAIMS,
     ENDED,
@@ -82,8 +82,40 @@ def find(
 ) -> Script[list[FailedMessage]]:
     """Return failed messages in an order."""
     found = beyond((yield from condition(chosen)), after, order)
+    if order is Order.LAST_FAILED and _is_of_some_kinds(chosen):
+        found = Condition("f.number IN @ints", [(yield from _last_failed(found, after, limit))])
     rows = yield Sql(f"{SUMMARY} WHERE {found.text} ORDER BY {ORDERS[order].by} LIMIT ?", [*found.values, limit])
     return [summary_of(row) for row in rows]
+
+
+def _is_of_some_kinds(chosen: Filter) -> bool:
+    """Say whether a filter means the unresolved messages of some kinds, not all of them."""
+    is_unresolved = chosen.status == frozenset({Status.UNRESOLVED})
+    return is_unresolved and chosen.is_about_kinds and chosen != Filter(status=chosen.status)
+
+
+_NEAR = 10_000
+
+
+def _last_failed(found: Condition, after: Place, limit: int) -> Script[list[int]]:
+    """Return the numbers of the unresolved messages of some kinds that failed last.
+
+    There is an index in that order for all messages, and none for those of one group or queue. So they are looked for
+    among the first few of all. If too few of them are there, all messages of these kinds are read and sorted.
+    """
+    by = ORDERS[Order.LAST_FAILED].by
+    all_ = beyond(Condition(among("f.status", [Status.UNRESOLVED]), []), after, Order.LAST_FAILED)
+    end: float | None = yield from scalar(
+        Sql(f"SELECT f.failed_at FROM @.failures f WHERE {all_.text} ORDER BY {by} LIMIT 1 OFFSET {_NEAR}", all_.values)
+    )
+    near = all_ if end is None else all_.also("f.failed_at >= ?", end)
+    near = near.also(f"({found.text}) IS TRUE", *found.values)  # so that no other index is used
+    select = "SELECT f.number FROM @.failures f WHERE"
+    numbers = yield from scalars(Sql(f"{select} {near.text} ORDER BY {by} LIMIT ?", [*near.values, limit]))
+    if end is None or len(numbers) >= limit:
+        return numbers
+    sorted_by = "f.failed_at + 0 DESC, f.number DESC"  # no index is in the order of a sum
+    return (yield from scalars(Sql(f"{select} {found.text} ORDER BY {sorted_by} LIMIT ?", [*found.values, limit])))
 
 
 _GROUPS_AT_ONCE = 100

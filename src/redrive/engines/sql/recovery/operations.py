@@ -242,7 +242,7 @@ def dry_run(plan: Plan) -> Script[DryRun]:
     """Say what an operation would find."""
     matched = yield from _matched(plan)
     holders = yield from _holders(plan)
-    kinds = yield from _by_destination(plan)
+    kinds = yield from _by_destination(plan, is_held=bool(holders))
     by_destination: dict[str, int] = {}
     for (to, _), many in kinds.items():
         by_destination[to] = by_destination.get(to, 0) + many
@@ -258,26 +258,60 @@ def dry_run(plan: Plan) -> Script[DryRun]:
     )
 
 
-def _by_destination(plan: Plan) -> Script[dict[tuple[str, str], int]]:
-    """Return how many messages would go to which queue, by their exceptions."""
-    found = yield from wanted(plan)
+def _by_destination(plan: Plan, *, is_held: bool) -> Script[dict[tuple[str, str], int]]:
+    """Return how many messages would go to which queue, by their exceptions.
+
+    Args:
+        plan: what is to be done.
+        is_held: whether other operations have some of them.
+    """
     able = sources(MESSAGES, plan.kind.event)
     if plan.again:
         able = (*able, Status.RETRY_ISSUED)
-    limit = "" if plan.limit is None else f" ORDER BY f.number LIMIT {int(plan.limit)}"
-    chosen = f"SELECT f.number, f.queue, f.exception_type, f.status FROM @.failures f WHERE {found.text}{limit}"
-    rows = yield Sql(
-        f"SELECT f.queue, f.exception_type, count(*) FROM ({chosen}) f WHERE {among('f.status', able)}"
-        f" AND NOT EXISTS ({_TAKEN} AND {_is_held(plan)})"
-        " GROUP BY f.queue, f.exception_type ORDER BY f.queue, f.exception_type",
-        found.values,
-    )
+    is_counted = plan.limit is None and plan.filter.is_about_kinds
+    rows = yield from (_counted(plan, able, is_held=is_held) if is_counted else _looked_at(plan, able))
     ways = yield from redirects()
     destinations: dict[tuple[str, str], int] = {}
     for queue, exception, many in rows:
         to: str = plan.redirect or ways.get(queue) or queue
         destinations[to, exception] = destinations.get((to, exception), 0) + many
     return destinations
+
+
+def _counted(plan: Plan, able: Sequence[Status], *, is_held: bool) -> Script[Sequence[tuple[str, str, int]]]:
+    """Return how many messages an operation would get of each queue and exception: all but those that others have."""
+    found = (yield from condition(plan.filter)).also(among("f.status", able))
+    by_kind = "GROUP BY f.queue, f.exception_type ORDER BY f.queue, f.exception_type"
+    rows = yield Sql(
+        "SELECT f.queue, f.exception_type, CAST(sum(f.n) AS bigint) FROM @.failure_counts f"
+        f" WHERE {found.text} AND f.n > 0 {by_kind}",
+        found.values,
+    )
+    held: dict[tuple[str, str], int] = {}
+    if is_held:
+        theirs = yield Sql(
+            "SELECT f.queue, f.exception_type, count(*) FROM @.parts p JOIN @.failures f ON f.number = p.failure"
+            f" WHERE {_IS_CLAIM} AND {_is_held(plan)} AND {found.text} {by_kind}",
+            found.values,
+        )
+        held = {(queue, exception): many for queue, exception, many in theirs}
+    free = [(queue, exception, many - held.get((queue, exception), 0)) for queue, exception, many in rows]
+    return [each for each in free if each[2] > 0]
+
+
+def _looked_at(plan: Plan, able: Sequence[Status]) -> Script[Sequence[Row]]:
+    """Return the same for messages that are not counted by what they are chosen by."""
+    found = yield from wanted(plan)
+    limit = "" if plan.limit is None else f" ORDER BY f.number LIMIT {int(plan.limit)}"
+    chosen = f"SELECT f.number, f.queue, f.exception_type, f.status FROM @.failures f WHERE {found.text}{limit}"
+    return (
+        yield Sql(
+            f"SELECT f.queue, f.exception_type, count(*) FROM ({chosen}) f WHERE {among('f.status', able)}"
+            f" AND NOT EXISTS ({_TAKEN} AND {_is_held(plan)})"
+            " GROUP BY f.queue, f.exception_type ORDER BY f.queue, f.exception_type",
+            found.values,
+        )
+    )
 
 
 def _still_failing(kinds: Mapping[tuple[str, str], int]) -> Script[list[StillFailing]]:
