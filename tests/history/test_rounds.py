@@ -5,7 +5,7 @@ import asyncio
 
 from redrive.broker import tallies
 from redrive.engines.sql.history import rounds
-from redrive.history import Retention
+from redrive.history import Retention, SeriesQuestion
 from redrive.history.buckets import DAY, HOUR, MINUTE
 from tests.history.conftest import rows
 
@@ -170,6 +170,34 @@ async def test_what_was_counted_lately_is_added_up_by_name(broker, history, plac
         await store(broker, place, {("orders", "sent"): n, ("bills", "dead"): n}, now - age)
     assert await history.counted("sent", names=["orders", "bills"]) == {"orders": 110, "bills": 0}
     assert await history.counted("sent", names=["orders"], span=HOUR) == {"orders": 100}
+
+
+async def test_what_was_counted_lately_is_added_up_by_topic_and_metric(broker, history, place):
+    now = place.clock.time()
+    for age, n in ((30 * HOUR, 1), (2 * HOUR, 10), (120, 100)):
+        await store(broker, place, {("orders", "sent"): n, ("bills", "sent"): n, ("bills", "dead"): n}, now - age)
+    asked = [("queue", "sent"), ("queue", "dead"), ("lane", "sent")]
+    assert await history.counted_of_all(asked) == {asked[0]: 220, asked[1]: 110, asked[2]: 0}
+    assert await history.counted_of_all(asked[:1], span=HOUR) == {asked[0]: 200}
+
+
+async def test_several_questions_are_answered_as_each_by_itself(broker, history, place):
+    """Of different spans and steps, what is counted and what is noted, which has gaps."""
+    await broker.send_many("orders", [b"1", b"2"])
+    await upkeep(broker, broker)
+    place.clock.advance(180)
+    await broker.send("orders", b"3")
+    await upkeep(broker, broker)
+    whole = [
+        {"metric": "sent", "span": HOUR},
+        {"metric": "ready", "names": ["orders", "none"], "span": 4 * MINUTE},
+        {"metric": "ready", "names": ["orders"], "span": 3 * HOUR, "step": HOUR},
+        {"metric": "failed", "topic": "lane", "span": HOUR},
+    ]
+    together = await history.series_of_all([SeriesQuestion(**each) for each in whole])
+    assert together == [await history.series_by_name(**each) for each in whole]
+    assert [point.value for point in together[1]["orders"].points] == [2, None, None, 3]
+    assert together[3] == {}
 
 
 async def test_a_line_is_the_same_whether_minutes_are_added_up_by_the_store_or_not(broker, history, place):

@@ -82,14 +82,16 @@ class Attention:
         """Return the figures of an overview: what is unresolved, failed, recovered, waiting, under way, and caught."""
         counts = await self._recovery.count_by_status()
         queues = [queue for queue in await self._history.broker.queues() if not is_own_queue(queue.name)]
-        caught = {layer: await self._today(*counted) for layer, counted in CAUGHT.items()}
+        failed = (tallies.QUEUE, tallies.FAILED)
+        today = await self._history.counted_of_all([*CAUGHT.values(), failed], span=_DAY_S)
+        caught = {layer: today[counted] for layer, counted in CAUGHT.items()}
         under_way = await self._recovery.operations(is_open=True, limit=_OPERATIONS)
         groups = await self._recovery.groups(limit=_LISTED_GROUPS, largest_first=True)
         yesterday = utc(await self._history.ledger.now() - _DAY_S)
         return Figures(
             unresolved=counts.get(Status.UNRESOLVED, 0),
             new_groups=sum(group.first_failed_at > yesterday for group in groups),
-            failed_today=await self._today(tallies.QUEUE, tallies.FAILED),
+            failed_today=today[failed],
             recovered_today=caught["recover"],
             waiting=sum(queue.ready for queue in queues),
             oldest_at=min((queue.oldest_at for queue in queues if queue.oldest_at is not None), default=None),
@@ -98,9 +100,6 @@ class Attention:
             workers=len(await self._history.workers()),
             caught=caught,
         )
-
-    async def _today(self, topic: str, metric: str) -> int:
-        return (await self._history.series(metric, topic=topic, span=_DAY_S)).total
 
     async def _groups(self) -> list[GroupFact]:
         listed = await self._recovery.groups(limit=_GROUPS, largest_first=True)

@@ -9,10 +9,10 @@ from redrive.history import metrics, views
 from redrive.history.buckets import Retention, TallyRow
 from redrive.history.gauges import Gauge, gauges_of
 from redrive.history.history import History
-from redrive.history.ledger import HistoryLedger
+from redrive.history.ledger import HistoryLedger, Line
 from redrive.history.operation_samples import OperationPace, OperationSample, pace_of
 from redrive.history.rates import Rates
-from redrive.history.series import Point, Series
+from redrive.history.series import Point, Series, SeriesQuestion
 from redrive.history.workers import DestinationHealth, WorkerInfo, health_of, workers_of
 
 __all__ = [
@@ -20,12 +20,14 @@ __all__ = [
     "Gauge",
     "History",
     "HistoryLedger",
+    "Line",
     "OperationPace",
     "OperationSample",
     "Point",
     "Rates",
     "Retention",
     "Series",
+    "SeriesQuestion",
     "TallyRow",
     "WorkerInfo",
     "gauges_of",

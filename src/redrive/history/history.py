@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The history as a program uses it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from redrive import duration
 from redrive.broker import Broker, QueueInfo, tallies
@@ -11,10 +11,10 @@ from redrive.broker.port import Tallying, find_ability
 from redrive.clock import utc
 from redrive.history import metrics
 from redrive.history.buckets import HOUR, LONGEST_S, MINUTE, Retention, began_at
-from redrive.history.ledger import HistoryLedger
+from redrive.history.ledger import HistoryLedger, Line
 from redrive.history.operation_samples import OperationSample
 from redrive.history.rates import Rates
-from redrive.history.series import Point, Series, Span, filled, span_of
+from redrive.history.series import Point, Series, SeriesQuestion, Span, filled, span_of
 from redrive.history.workers import DestinationHealth, WorkerInfo, health_of, workers_of
 
 _A_DAY_S = 24 * HOUR
@@ -77,7 +77,8 @@ class History:
         Raises:
             InvalidSetting: there is no such metric or topic, or the step does not fit.
         """
-        about, found, chosen = metrics.check_topic(topic), metrics.metric(metric), await self._span(span, step)
+        now, retention = await self._ledger.moment()
+        about, found, chosen = metrics.check_topic(topic), metrics.metric(metric), _span(span, step, now, retention)
         rows = await self._ledger.numbers(about, found.name, chosen.start, name)
         seen = await self._seen(chosen) if found.is_gauge else ()
         points = filled(chosen, found, rows, seen)
@@ -101,17 +102,24 @@ class History:
             span: how long back from now.
             step: how long a step is, in whole minutes; None: as fits the span.
         """
-        about, found, chosen = metrics.check_topic(topic), metrics.metric(metric), await self._span(span, step)
-        listed = None if names is None else list(names)
-        rows = await self._ledger.numbers_by_name(about, found.name, chosen.start, listed, chosen.step)
-        seen = await self._seen(chosen) if found.is_gauge else ()
-        by_name: dict[str, list[tuple[int, int]]] = {name: [] for name in listed or ()}
-        for name, began, n in rows:
-            by_name.setdefault(name, []).append((began, n))
-        return {
-            name: _series(chosen, filled(chosen, found, each, seen), metric=metric, topic=about, name=name)
-            for name, each in sorted(by_name.items())
-        }
+        question = SeriesQuestion(metric=metric, topic=topic, names=names, span=span, step=step)
+        return (await self.series_of_all([question]))[0]
+
+    async def series_of_all(self, questions: Sequence[SeriesQuestion]) -> list[dict[str, Series]]:
+        """Return the answers of ``series_by_name`` to several questions, all as they are at one moment.
+
+        Args:
+            questions: the questions.
+        """
+        now, retention = await self._ledger.moment()
+        asked = [_Asked.of(each, now, retention) for each in questions]
+        start = min((each.span.start for each in asked if each.metric.is_gauge), default=None)
+        lines = [each.line for each in asked]
+        if start is not None:
+            lines.append(Line(metrics.STORE, metrics.GAUGED, start, [""], MINUTE))
+        answers = await self._ledger.lines(lines)
+        noted = [] if start is None else [began for _, began, _ in answers.pop()]
+        return [each.answered(rows, noted) for each, rows in zip(asked, answers, strict=True)]
 
     async def counted(
         self, metric: str, *, names: Sequence[str], topic: str = tallies.QUEUE, span: duration.Duration = _A_DAY_S
@@ -129,6 +137,21 @@ class History:
         start = began_at(await self._ledger.now() - seconds, MINUTE)
         sums = await self._ledger.sums(about, found.name, start, list(names))
         return {name: sums.get(name, 0) for name in names}
+
+    async def counted_of_all(
+        self, asked: Sequence[tuple[str, str]], *, span: duration.Duration = _A_DAY_S
+    ) -> dict[tuple[str, str], int]:
+        """Return how much was counted lately, of all things of a kind together.
+
+        Args:
+            asked: pairs of a topic and a metric.
+            span: as for ``counted``.
+        """
+        checked = [(metrics.check_topic(topic), metrics.metric(metric).name) for topic, metric in asked]
+        seconds = duration.seconds("span", span, longest=LONGEST_S)
+        start = began_at(await self._ledger.now() - seconds, MINUTE)
+        sums = await self._ledger.sums_of_all(sorted(set(checked)), start)
+        return {each: sums.get(each, 0) for each in checked}
 
     async def rates(self, topic: str = tallies.QUEUE, *, span: duration.Duration = 5 * MINUTE) -> list[Rates]:
         """Return how much happened a minute, lately, to each thing to which something happened.
@@ -209,14 +232,42 @@ class History:
         """Say how long the history is kept from now on, by all processes."""
         await self._ledger.keep(retention)
 
-    async def _span(self, span: duration.Duration, step: duration.Duration | None) -> Span:
-        seconds = duration.seconds("span", span, longest=LONGEST_S)
-        wanted = None if step is None else duration.seconds("step", step, longest=LONGEST_S)
-        return span_of(await self._ledger.now(), seconds, wanted, await self._ledger.retention())
-
     async def _seen(self, span: Span) -> list[int]:
         """Return the starts of the stored spans in which depths were noted."""
         return [began for began, _ in await self._ledger.numbers(metrics.STORE, metrics.GAUGED, span.start, "")]
+
+
+class _Asked(NamedTuple):
+    """A question about a number over time, and what the ledger is asked for it."""
+
+    metric: metrics.Metric
+    span: Span
+    line: Line
+
+    @classmethod
+    def of(cls, question: SeriesQuestion, now: float, retention: Retention) -> "_Asked":
+        topic, metric = metrics.check_topic(question.topic), metrics.metric(question.metric)
+        span = _span(question.span, question.step, now, retention)
+        names = None if question.names is None else list(question.names)
+        return cls(metric, span, Line(topic, metric.name, span.start, names, span.step))
+
+    def answered(self, rows: Iterable[tuple[str, int, int]], seen: Collection[int]) -> dict[str, Series]:
+        """Return a series for each name; ``seen`` is when depths were noted."""
+        by_name: dict[str, list[tuple[int, int]]] = {name: [] for name in self.line.names or ()}
+        for name, began, n in rows:
+            by_name.setdefault(name, []).append((began, n))
+        noted = seen if self.metric.is_gauge else ()
+        named = {"metric": self.metric.name, "topic": self.line.topic}
+        return {
+            name: _series(self.span, filled(self.span, self.metric, each, noted), **named, name=name)
+            for name, each in sorted(by_name.items())
+        }
+
+
+def _span(span: duration.Duration, step: duration.Duration | None, now: float, retention: Retention) -> Span:
+    seconds = duration.seconds("span", span, longest=LONGEST_S)
+    wanted = None if step is None else duration.seconds("step", step, longest=LONGEST_S)
+    return span_of(now, seconds, wanted, retention)
 
 
 def _series(span: Span, points: tuple[Point, ...], *, metric: str, topic: str, name: str | None) -> Series:

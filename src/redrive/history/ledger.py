@@ -5,11 +5,29 @@ Pure: no I/O, no clock; those who implement it have them.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from redrive.history.buckets import Retention
 from redrive.history.operation_samples import OperationSample
 from redrive.history.workers import WorkerInfo
+
+
+class Line(NamedTuple):
+    """What is asked of numbers over time.
+
+    Attributes:
+        topic: of what kind of thing.
+        metric: what was counted or noted.
+        start: since when.
+        names: of which; None: of all that have any.
+        step: how many seconds a step is.
+    """
+
+    topic: str
+    metric: str
+    start: int
+    names: Sequence[str] | None
+    step: int
 
 
 class HistoryLedger(Protocol):
@@ -31,14 +49,16 @@ class HistoryLedger(Protocol):
         """Return when each stored span began since a time, and its number; of all names together if none is given."""
         ...
 
-    async def numbers_by_name(
-        self, topic: str, metric: str, start: int, names: Sequence[str] | None, step: int
-    ) -> list[tuple[str, int, int]]:
-        """Return the same for each name, or for some of them; what began within a step is one number."""
+    async def lines(self, asked: Sequence[Line]) -> list[list[tuple[str, int, int]]]:
+        """Return the same for each name, of several lines; what began within a step is one number."""
         ...
 
     async def sums(self, topic: str, metric: str, start: int, names: Sequence[str]) -> dict[str, int]:
         """Return what was counted of each name since a time; those of which nothing was are left out."""
+        ...
+
+    async def sums_of_all(self, asked: Sequence[tuple[str, str]], start: int) -> dict[tuple[str, str], int]:
+        """Return what was counted of all names together since a time, by topic and metric."""
         ...
 
     async def totals(self, topic: str, start: int, end: int) -> list[tuple[str, str, int]]:
@@ -59,6 +79,10 @@ class HistoryLedger(Protocol):
 
     async def retention(self) -> Retention:
         """Return how long the history is kept."""
+        ...
+
+    async def moment(self) -> tuple[float, Retention]:
+        """Return what every question begins with: the time, and how long the history is kept."""
         ...
 
     async def keep(self, retention: Retention) -> None:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Numbers over time, without holes: a point for every step of a span. Pure: no I/O, no clock."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from redrive import duration
+from redrive.broker import tallies
 from redrive.errors import InvalidSetting
 from redrive.history.buckets import DAY, HOUR, MINUTE, Retention, began_at
 from redrive.history.metrics import Metric
@@ -63,6 +65,25 @@ class Series:
         return max((point.value or 0 for point in self.points), default=0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesQuestion:
+    """A number over time that is asked for, of several things.
+
+    Attributes:
+        metric: what was counted or noted.
+        topic: of what kind of thing.
+        names: of which; None: of all that have any.
+        span: how long back from now.
+        step: how long a step is, in whole minutes; None: as fits the span.
+    """
+
+    metric: str
+    topic: str = tallies.QUEUE
+    names: Sequence[str] | None = None
+    span: duration.Duration = DAY
+    step: duration.Duration | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A time that ends now, in steps.
@@ -71,17 +92,17 @@ class Span:
         start: when the first step began, in seconds since 1970.
         end: when the last step ends.
         step: how long a step is, in seconds.
-        instants: when each step begins.
+        empty: a point for each step, in which nothing happened; those of all lines of a page are the same.
     """
 
     start: int
     end: int
     step: int
-    instants: tuple[datetime, ...] = field(init=False, repr=False, compare=False)
+    empty: tuple[Point, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        instants = (datetime.fromtimestamp(at, UTC) for at in range(self.start, self.end, self.step))
-        object.__setattr__(self, "instants", tuple(instants))  # once for all lines of a page
+        steps = range(self.start, self.end, self.step)
+        object.__setattr__(self, "empty", tuple(Point(datetime.fromtimestamp(at, UTC), 0) for at in steps))
 
 
 def span_of(now: float, seconds: float, step: float | None, retention: Retention) -> Span:
@@ -131,17 +152,18 @@ def filled(
         rows: when a stored span began, and its number; what began at the same time is given as one.
         seen: of a gauge: the starts of the stored spans in which it was noted.
     """
-    found: dict[int, list[int]] = {}
+    found: dict[int, int | None] = {}
+    if metric.is_gauge:
+        found = dict.fromkeys(range(span.start, span.end, span.step))
+        found |= dict.fromkeys((began_at(began, span.step) for began in seen), 0)
     for began, n in rows:
-        found.setdefault(began_at(began, span.step), []).append(n)
-    noted = {began_at(began, span.step) for began in seen}
-    points: list[Point] = []
-    for at, instant in zip(range(span.start, span.end, span.step), span.instants, strict=True):
-        numbers = found.get(at)
-        value: int | None = 0
-        if numbers is not None:
-            value = max(numbers) if metric.is_gauge else sum(numbers)
-        elif metric.is_gauge and at not in noted:
-            value = None
-        points.append(Point(instant, value))
+        at = began_at(began, span.step)
+        before = found.get(at) or 0
+        found[at] = max(before, n) if metric.is_gauge else before + n
+    empty = span.empty
+    points = list(empty)
+    for at, value in found.items():
+        place = (at - span.start) // span.step
+        if value != 0 and 0 <= place < len(points):
+            points[place] = Point(empty[place].at, value)
     return tuple(points)

@@ -89,4 +89,4 @@ class SqlStore:
         if not self._is_shared:
             await self.database.close()
 
-    now = reads(now)
+    now = reads(now, together=True)

@@ -36,11 +36,13 @@ class SqlHistoryLedger(SqlStore):
     """What was counted and noted, in a database."""
 
     numbers = reads(queries.numbers)
-    numbers_by_name = reads(queries.numbers_by_name)
+    lines = reads(queries.lines)
     sums = reads(queries.sums)
+    sums_of_all = reads(queries.sums_of_all)
     totals = reads(queries.totals)
     last_counted = reads(queries.last_counted)
-    workers = reads(worker_infos)
+    workers = reads(worker_infos, together=True)  # of a small table
     samples = reads(samples.samples)
     retention = reads(rounds.kept)
+    moment = reads(rounds.moment, together=True)  # of a table that has one row
     keep = writes(rounds.keep)

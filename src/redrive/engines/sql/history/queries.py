@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from redrive.engines.sql.script import Script, Sql
-from redrive.history import metrics
+from redrive.history import Line, metrics
 
 
 def numbers(topic: str, metric: str, start: int, name: str | None) -> Script[list[tuple[int, int]]]:
@@ -33,6 +33,14 @@ def numbers_by_name(
     return [(name, place * step, int(n)) for name, place, n in rows]
 
 
+def lines(asked: Sequence[Line]) -> Script[list[list[tuple[str, int, int]]]]:
+    """Return the numbers of several lines, as ``numbers_by_name`` does."""
+    found: list[list[tuple[str, int, int]]] = []
+    for each in asked:
+        found.append((yield from numbers_by_name(*each)))  # noqa: PERF401 - a generator cannot yield from a comprehension
+    return found
+
+
 def sums(topic: str, metric: str, start: int, names: Sequence[str]) -> Script[dict[str, int]]:
     """Return what was counted of each name since a time."""
     rows = yield Sql(
@@ -51,6 +59,16 @@ def totals(topic: str, start: int, end: int) -> Script[list[tuple[str, str, int]
         [topic, start, end],
     )
     return [(name, metric, int(n)) for name, metric, n in rows]
+
+
+def sums_of_all(asked: Sequence[tuple[str, str]], start: int) -> Script[dict[tuple[str, str], int]]:
+    """Return what was counted of all names together since a time, by topic and metric."""
+    either = " OR ".join(["(topic = ? AND metric = ? AND began >= ?)"] * len(asked))  # each of them finds the index
+    rows = yield Sql(
+        f"SELECT topic, metric, sum(n) AS n FROM @.tallies WHERE {either} GROUP BY topic, metric",
+        [value for topic, metric in asked for value in (topic, metric, start)],
+    )
+    return {(topic, metric): int(n) for topic, metric, n in rows}
 
 
 def last_counted(topic: str, metric: str, start: int) -> Script[dict[str, int]]:

@@ -85,6 +85,11 @@ def kept() -> Script[Retention]:
     return next((Retention(minutes=minutes, hours=hours, days=days) for minutes, hours, days in rows), Retention())
 
 
+def moment() -> Script[tuple[float, Retention]]:
+    """Return the time, and how long the history is kept."""
+    return (yield from now()), (yield from kept())
+
+
 def keep(retention: Retention) -> Script[None]:
     """Say how long the history is kept from now on."""
     yield Sql(
