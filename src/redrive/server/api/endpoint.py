@@ -17,7 +17,7 @@ checks: an endpoint cannot check another. One that answers without having asked 
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar, cast
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Path, Request
@@ -40,6 +40,7 @@ Declare = Callable[[Callable[P, Awaitable[R]]], Callable[P, Awaitable[R]]]
 
 PREFIX: Final = "/api/v1"
 _EXTRA: Final = "x-redrive-action"
+_PLAIN: Final = frozenset({str, int, float, bool, list, type(None)})
 _ACTION_OF: Final[dict[Callable[..., Awaitable[Any]], str]] = {}
 
 
@@ -78,6 +79,7 @@ class KnownCaller:
         self.action = action
         self.has_asked = False
         self.redaction = redaction
+        self._answers: dict[tuple[Callable[..., Awaitable[Any]], str], Any] = {}
 
     async def uncover(self, subject: str) -> None:
         """Hide nothing from here on, if the principal may see all; it is written to the audit trail."""
@@ -122,11 +124,21 @@ class KnownCaller:
         )
 
     async def ask(self, endpoint: Callable[..., Awaitable[T]], **given: Any) -> T:
-        """Answer with what an endpoint answers, in its own action: so a page asks the desk as the API does."""
+        """Answer with what an endpoint answers, in its own action: so a page asks the desk as the API does.
+
+        What several parts of a page ask is answered once, so that they show the same. A form changes things in between,
+        so there each question is answered anew.
+        """
+        key = endpoint, repr(given)
+        is_shared = self.request.method == "GET" and _PLAIN.issuperset(map(type, given.values()))
+        if is_shared and key in self._answers:
+            return cast("T", self._answers[key])
         asked = copy(self)
         asked.action = _ACTION_OF[endpoint]
         answer = await endpoint(caller=asked, **given)
         self.has_asked = self.has_asked or asked.has_asked
+        if is_shared:
+            self._answers[key] = answer
         return answer
 
 
@@ -190,6 +202,16 @@ class Endpoints:
     def delete(self, path: str, action: str, model: Any, **more: Any) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
         """Declare an endpoint that removes something."""
         return self._declare("DELETE", path, action, model, more)
+
+    def inner(self, action: str) -> "Declare[..., Any]":
+        """Declare a question that pages ask and that has no address; ``KnownCaller.ask`` takes it as an endpoint."""
+        wanted = ACTIONS[action]
+
+        def declare(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+            _ACTION_OF[function] = wanted.name
+            return function
+
+        return declare
 
     def public(self, path: str, model: Any, method: str = "POST", **more: Any) -> "Declare[..., Any]":  # noqa: ANN401 - FastAPI's
         """Declare an endpoint for those who have not signed in yet. Only such ones are without a principal."""

@@ -109,7 +109,7 @@ class _Page:
         self._response.headers["link"] = f'<{path}?{urlencode(query, errors="surrogatepass")}>; rel="next"'
 
 
-def _page(request: Request, response: Response, limit: Limit = 100, cursor: Cursor = "") -> _Page:
+async def _page(request: Request, response: Response, limit: Limit = 100, cursor: Cursor = "") -> _Page:
     return _Page(request, response, limit, cursor)
 
 

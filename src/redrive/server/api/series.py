@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
 """``/series`` and ``/workers``: what happened, over time, and who handles messages."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from fastapi import Query
 from pydantic import Field
 
-from redrive.broker import QueueInfo, is_own_queue
+from redrive.broker import QueueInfo, is_own_queue, tallies
 from redrive.broker.views import View
-from redrive.history import Series, WorkerInfo, metrics, views
+from redrive.history import SeriesQuestion, WorkerInfo, metrics, views
 from redrive.server.api.endpoint import Caller, Endpoints
 from redrive.server.api.failure_models import OperationNumber
 from redrive.server.api.models import Instant, ViewModel
@@ -83,14 +84,23 @@ async def list_series(
     step: Annotated[float | None, Query(ge=60, le=_LONGEST_S, description="Seconds, whole minutes.")] = None,
 ) -> list[View]:
     """Return what happened over time, of each thing to which it happened. Limited callers see their own."""
+    question = SeriesQuestion(metric=metric, topic=topic, names=name, span=span, step=step)
+    found: list[list[View]] = await list_several_series(caller, [question])
+    return found[0]
 
-    async def find() -> dict[str, Series]:
-        return await caller.desk.history.series_by_name(metric, topic=topic, names=name, span=span, step=step)
 
-    is_of_queues = topic == "queue"
-    found = await caller.look(find, queues=(name or None) if is_of_queues else None, narrowed=is_of_queues)
+@api.inner("series.read")
+async def list_several_series(caller: Caller, questions: Sequence[SeriesQuestion]) -> list[list[View]]:
+    """Return the same for several questions of a page."""
+    is_of_queues = all(each.topic == tallies.QUEUE for each in questions)
+    named = sorted({name for each in questions for name in each.names or ()}) if is_of_queues else []
+    found = await caller.look(
+        lambda: caller.desk.history.series_of_all(questions), queues=named or None, narrowed=is_of_queues
+    )
+    has = caller.principal.has
     return [
-        views.series_view(each) for each in found.values() if not is_of_queues or caller.principal.has(each.name or "")
+        [views.series_view(each) for each in one.values() if each.topic != tallies.QUEUE or has(each.name or "")]
+        for one in found
     ]
 
 

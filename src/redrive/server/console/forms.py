@@ -109,7 +109,7 @@ Poster = Annotated[KnownCaller, Depends(_posted)]
 """Who sends a form: the parameter ``caller`` of every form."""
 
 
-def _form(caller: Poster) -> Form:
+async def _form(caller: Poster) -> Form:
     form: Form = caller.request.state.form
     return form
 

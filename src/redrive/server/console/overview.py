@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
 """``/``: what needs a person, first, and how things stand. Who is limited to queues sees what of it is about them."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
 
 from fastapi import Query
 
-from redrive.broker import tallies
 from redrive.broker.views import View
 from redrive.clock import utc
 from redrive.server.api.endpoint import Caller
@@ -14,10 +13,25 @@ from redrive.server.api.operations import list_operations
 from redrive.server.api.overview import get_attention, get_figures
 from redrive.server.api.pages import first_page
 from redrive.server.api.queues import list_queues
-from redrive.server.api.series import list_series, list_workers
+from redrive.server.api.series import list_workers
 from redrive.server.console import text_formats
 from redrive.server.console.attention import shown_item
 from redrive.server.console.operation_rows import operation_row
+from redrive.server.console.overview_lines import (
+    COMPLETED_LATELY,
+    FAILED,
+    FAILED_DAY,
+    FAILED_HOUR,
+    HANDLED,
+    HANDLED_LATELY,
+    LATELY_S,
+    OF_GROUPS,
+    READY,
+    RECOVERED,
+    SENT_LATELY,
+    OverviewLines,
+    overview_lines,
+)
 from redrive.server.console.pages import Pages
 from redrive.server.console.shell import refusal
 
@@ -29,7 +43,6 @@ _LABELS: Final = 6
 _LISTED: Final = 5
 _OPEN_ITEMS: Final = 8
 _MOST_FLAGS: Final = 18
-_LATELY_S: Final = 300
 _LAYERS: Final = (
     ("retry", "Retry", "calls made again"),
     ("redeliver", "Redeliver", "messages delivered again"),
@@ -46,42 +59,46 @@ async def show_overview(caller: Caller, span: SpanWord = "6h") -> View:
     """Show what needs a person, and how things stand."""
     queues = [each for each in await caller.ask(list_queues) if not each["is_topic"]]
     operations = await caller.ask(list_operations, page=first_page(caller.request, 20))
-    length_s, step_s = _SPANS[span]
-    failed = await _total(caller, tallies.FAILED, length_s, step_s)
+    items = await _items(caller)
+    worst = sorted(queues, key=lambda each: (each["oldest_at"] or "~", -each["ready"], each["name"]))[:_LISTED]
+    groups = [name for name in map(_group_of, items or ()) if name][:_OPEN_ITEMS]
+    lines = await overview_lines(caller, _SPANS[span], groups, [each["name"] for each in worst])
+    step_s = _SPANS[span][1]
     return {
         "span": span,
         "spans": _SPAN_NAMES,
         "step": text_formats.length(step_s),
         "is_first_run": not queues and not operations,
-        "attention": await _attention(caller),
+        "attention": None
+        if items is None
+        else [shown_item(each, lines.of(OF_GROUPS, _group_of(each))) for each in items],
         "open_items": _OPEN_ITEMS,
-        "failing": await _failing(caller),
-        "failed_line": failed,
-        "handled_line": await _total(caller, tallies.COMPLETED, length_s, step_s),
-        "recovered_line": await _recovered(caller, length_s, step_s),
+        "failing": _failing(lines),
+        "failed_line": (failed := lines.total(FAILED)),
+        "handled_line": lines.total(HANDLED),
+        "recovered_line": lines.total(RECOVERED),
         "chart": _chart(caller, failed, operations, step_s),
         "operations": [operation_row(each) for each in operations if not each["ended_at"]][:_LISTED]
         or [operation_row(each) for each in operations[:_LISTED]],
         "has_open": any(not each["ended_at"] for each in operations),
-        "queues": await _worst(caller, queues, length_s, step_s),
+        "queues": [_queue_row(each, lines) for each in worst],
         "queue_count": len(queues),
         **await _figures(caller),
     }
 
 
-async def _attention(caller: Caller) -> list[View] | None:
+async def _items(caller: Caller) -> list[View] | None:
     """Return what needs a person; None if the caller may not see that."""
     if refusal(caller.principal, "attention.read"):
         return None
-    items = (await caller.ask(get_attention))["attention"]
-    groups = [each["subject"].partition(":")[2] for each in items if each["subject"].startswith("group:")]
-    lines: dict[str, list[int]] = {}
-    if groups:
-        found = await caller.ask(
-            list_series, metric=tallies.FAILED, topic=tallies.GROUP, name=groups[:_OPEN_ITEMS], span=21_600, step=600
-        )
-        lines = {each["name"]: each["values"] for each in found}
-    return [shown_item(each, lines.get(each["subject"].partition(":")[2])) for each in items]
+    found: list[View] = (await caller.ask(get_attention))["attention"]
+    return found
+
+
+def _group_of(item: View) -> str:
+    """Return the group that something is about; empty if it is about something else."""
+    kind, _, name = item["subject"].partition(":")
+    return name if kind == "group" else ""
 
 
 async def _figures(caller: Caller) -> View:
@@ -94,35 +111,16 @@ async def _figures(caller: Caller) -> View:
     return {"figures": figures, "layers": layers, "workers": len(workers["workers"]), "unread": workers["unread"]}
 
 
-async def _failing(caller: Caller) -> View:
+def _failing(lines: OverviewLines) -> View:
     """Return how much fails now, in the last hour, and usually."""
-    hour = await _total(caller, tallies.FAILED, 3_600, 60)
-    day = await _total(caller, tallies.FAILED, 86_400, 3_600)
-    handled = await _total(caller, tallies.COMPLETED, _LATELY_S, 60)
-    lately = hour[-_LATELY_S // 60 :]
+    hour, day, handled = (lines.total(each) for each in (FAILED_HOUR, FAILED_DAY, HANDLED_LATELY))
+    lately = hour[-LATELY_S // 60 :]
     return {
         "per_minute": sum(lately) / max(len(lately), 1),
         "last_hour": sum(hour),
         "usual": sum(day[:-1]) / max(len(day) - 1, 1) / 60,
         "handled": sum(handled) / max(len(handled), 1),
     }
-
-
-async def _total(caller: Caller, metric: str, span: int, step: int) -> list[int]:
-    """Return how much happened in the caller's queues together, step by step."""
-    return _added(await caller.ask(list_series, metric=metric, topic=tallies.QUEUE, span=span, step=step), span // step)
-
-
-async def _recovered(caller: Caller, span: int, step: int) -> list[int]:
-    if caller.principal.queues is not None:
-        return [0] * (span // step)
-    found = await caller.ask(list_series, metric=tallies.RECOVERED, topic=tallies.LANE, span=span, step=step)
-    return _added(found, span // step)
-
-
-def _added(series: Sequence[View], count: int) -> list[int]:
-    columns: Iterable[tuple[Any, ...]] = zip(*(each["values"] for each in series), strict=True)
-    return [sum(each or 0 for each in column) for column in columns] or [0] * count
 
 
 def _chart(caller: Caller, failed: Sequence[int], operations: Sequence[View], step: int) -> View:
@@ -161,32 +159,12 @@ def flags_of(marks: Mapping[int, int], near: int) -> list[tuple[int, str]]:
     return [(place, str(first) if first == last else f"{first}-{last}") for place, first, last in flags]
 
 
-async def _worst(caller: Caller, queues: Sequence[View], span: int, step: int) -> list[View]:
-    """Return the queues with the oldest messages, with what comes in and goes out a minute."""
-    chosen = sorted(queues, key=lambda each: (each["oldest_at"] or "~", -each["ready"], each["name"]))[:_LISTED]
-    if not chosen:
-        return []
-    names = [each["name"] for each in chosen]
-    lines: dict[str, dict[str, list[int]]] = {}
-    for metric, length_s, step_s in (
-        (tallies.SENT, _LATELY_S, 60),
-        (tallies.COMPLETED, _LATELY_S, 60),
-        ("ready", span, step),
-    ):
-        found = await caller.ask(
-            list_series, metric=metric, topic=tallies.QUEUE, name=names, span=length_s, step=step_s
-        )
-        lines[metric] = {each["name"]: each["values"] for each in found}
-    return [
-        {
-            **each,
-            "in": _mean(lines[tallies.SENT].get(each["name"], [])),
-            "out": _mean(lines[tallies.COMPLETED].get(each["name"], [])),
-            "line": lines["ready"].get(each["name"], []),
-        }
-        for each in chosen
-    ]
-
-
-def _mean(values: Sequence[int | None]) -> float:
-    return sum(each or 0 for each in values) / max(len(values), 1)
+def _queue_row(queue: View, lines: OverviewLines) -> View:
+    """Return a queue with what comes in and goes out a minute."""
+    name = queue["name"]
+    return {
+        **queue,
+        "in": lines.mean(SENT_LATELY, name),
+        "out": lines.mean(COMPLETED_LATELY, name),
+        "line": lines.of(READY, name) or [],
+    }
