@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from redrive.broker.views import View, message_view, received_view
 from redrive.recovery.arrivals import SetAside
@@ -178,8 +179,19 @@ def redirects_view(redirects: Mapping[str, str]) -> list[View]:
 # --- values
 
 
+_JSON_TYPES: Final = frozenset({str, int, float, bool, type(None)})
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
 def _object(value: object) -> View:
-    return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}  # type: ignore[arg-type]
+    names = _field_names(type(value))  # type: ignore[arg-type]  # mypy does not see that classes can be keys
+    found = {name: getattr(value, name) for name in names}
+    # nearly all are plain as they are, and a list has thousands of them
+    return {name: each if type(each) in _JSON_TYPES else _plain(each) for name, each in found.items()}
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has

@@ -7,6 +7,7 @@ it is right, and where it is not.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from redrive.broker.views import View
@@ -90,8 +91,13 @@ def narrowed_to(text: str, by: str, names: Sequence[str]) -> str:
     """Return a filter that only matches these groups: of an exception, a queue or a type."""
     if not names:
         return text
-    field = {"queue": "queues", "type": "types"}.get(by, "groups")
-    term = str(Filter(**{field: tuple(names)}))  # type: ignore[arg-type]  # each of them is a tuple of texts
+    term = _term_of(by, tuple(names))
     key = term.partition(":")[0]
     others = [each for each in terms_of(text) if not each.lower().startswith(f"{key}:")]
     return " ".join([*others, term])
+
+
+@lru_cache(maxsize=1_000)  # each row of a list has one or two, and lists are shown again and again
+def _term_of(by: str, names: tuple[str, ...]) -> str:
+    field = {"queue": "queues", "type": "types"}.get(by, "groups")
+    return str(Filter(**{field: names}))  # type: ignore[arg-type]  # each of them is a tuple of texts
