@@ -41,7 +41,7 @@ class OverviewLines:
         return next((each["values"] for each in self._found.get(line, ()) if each["name"] == name), None)
 
     def total(self, line: str) -> list[int]:
-        """Return the numbers of all things together, step by step; of what nobody may see, or has happened, zeros."""
+        """Return the numbers of all things together, step by step; zeros where nothing is known."""
         columns: Iterable[tuple[Any, ...]] = zip(*(each["values"] for each in self._found.get(line, ())), strict=True)
         return [sum(each or 0 for each in column) for column in columns] or [0] * self._counts[line]
 
