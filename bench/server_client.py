@@ -144,11 +144,22 @@ class Connection:
     async def _ask(self, path, more, *, fresh):
         tag = None if fresh else self._tags.get(path)
         more += f"if-none-match: {tag}\r\n" if tag else ""
-        await self._send(GET.format(path=path, host=HOST, more=more))
-        status, headers, body = await self._answer()
+        status, headers, body = await self._answer_to(GET.format(path=path, host=HOST, more=more))
         if "etag" in headers:
             self._tags[path] = headers["etag"]
         return status, body
+
+    async def _answer_to(self, question):
+        """Ask; once more on a new connection if the server has closed this one, since nothing was asked for long."""
+        await self._send(question)
+        try:
+            return await self._answer()
+        except asyncio.IncompleteReadError as error:
+            if error.partial:
+                raise
+        await self.__aenter__()
+        await self._send(question)
+        return await self._answer()
 
     async def _send(self, text):
         self._writer.write(text.encode())
