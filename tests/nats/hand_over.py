@@ -56,7 +56,11 @@ class HandOver:
             await engines[0].declare(queue, QueueSettings(lock_duration=5, max_delivery_count=2_000))
         working = [asyncio.create_task(self.work(engine)) for engine in engines for _ in range(4)]
         sending = [asyncio.create_task(self.send(engines[0], part, damage)) for part in range(4)]
-        await asyncio.wait_for(asyncio.gather(*sending, *working), PATIENCE_S)
+        try:
+            await asyncio.wait_for(asyncio.gather(*sending, *working), PATIENCE_S)
+        except TimeoutError:
+            so_far = f"{len(self.confirmed)} confirmed, {len(self.unknown)} unknown, {self.refused}, {self.is_sent=}"
+            raise AssertionError(f"not finished after {PATIENCE_S} s: {so_far}") from None
         result = await self.left(engines[0])
         for engine in engines:
             await engine.close()

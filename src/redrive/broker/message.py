@@ -126,11 +126,11 @@ class Message:
         message.id = message_id
         message.ttl = properties.pop("ttl", None)
         message.headers = properties.pop("headers", {})
-        message.content_type = message.subject = message.correlation_id = None
-        message.reply_to = message.to = message.session_id = None
-        if properties:  # mostly there are only headers
+        message.content_type = message.correlation_id = message.reply_to = message.to = message.session_id = None
+        message.subject = properties.pop("subject", None)
+        if properties:  # mostly there are only headers and a subject
             for name in _TEXTS:
-                setattr(message, name, properties.pop(name, None))
+                setattr(message, name, properties.pop(name, getattr(message, name)))
         if properties or type(message.headers) is not dict or type(body) is not bytes:
             raise TypeError("it has properties that no message has")
         message.__class__ = cls

@@ -5,8 +5,9 @@ What is remembered may be old. So a change that rests on it is fenced by it, and
 it, it is read again.
 """
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -101,6 +102,7 @@ class Catalog:
         self._clock = clock
         self._known: dict[str, Definition] = {}
         self._uncertain_until = 0.0
+        self._readings = _SharedReads(self._read)
 
     def forget(self) -> None:
         """Forget everything, and remember nothing for a moment."""
@@ -116,17 +118,20 @@ class Catalog:
             name: its name, not that of a dead-letter queue.
             anew: whether it is read again in any case.
         """
-        if not rules.is_queue_name(name):
-            return None
         if not anew and (known := self._known.get(name)) is not None:
             return known
-        found = await self._connection.last(self._subjects.stream, self._subjects.definition(name))
-        definition = None if found is None else _definition(found)
+        if not rules.is_queue_name(name):
+            return None
+        definition = await self._readings.read(name)
         if definition is None:
             self._known.pop(name, None)
         elif system_clock.monotonic() >= self._uncertain_until:
             self._known[name] = definition
         return definition
+
+    async def _read(self, name: str) -> Definition | None:
+        found = await self._connection.last(self._subjects.stream, self._subjects.definition(name))
+        return None if found is None else _definition(found)
 
     async def vacancy(self, name: str) -> int | None:
         """Return what a new queue of this name is fenced by; None if there is one of that name."""
@@ -194,7 +199,7 @@ class Catalog:
 
     def storing(self, definition: Definition) -> StreamEntry:
         """Return what stores it, if it is still the version that this one is made of."""
-        entry = StreamEntry(self._subjects.definition(definition.name), definition.body, {"Nats-Rollup": "sub"})
+        entry = StreamEntry(self._subjects.definition(definition.name), definition.body).alone()
         return entry.fenced(definition.sequence)
 
     def removing(self, definition: Definition) -> StreamEntry:
@@ -204,6 +209,40 @@ class Catalog:
     def guarding(self, definition: Definition, entry: StreamEntry) -> StreamEntry:
         """Let something be stored only if this is still what the queue or the topic is."""
         return entry.fenced(definition.sequence, self._subjects.definition(definition.name))
+
+
+class _SharedReads:
+    """Lets those share a reading who ask for the same name at the same time.
+
+    No one gets what was read before they asked: who comes while a name is being read shares the next reading.
+    """
+
+    def __init__(self, read: Callable[[str], Awaitable[Definition | None]]) -> None:
+        self._read = read
+        self._current: dict[str, asyncio.Task[Definition | None]] = {}
+        self._next: dict[str, asyncio.Task[Definition | None]] = {}
+
+    async def read(self, name: str) -> Definition | None:
+        """Return what a queue or a topic is now; None if there is none of that name."""
+        if (task := self._next.get(name)) is None:
+            task = self._next[name] = asyncio.create_task(self._read_after(name, self._current.get(name)))
+            task.add_done_callback(_heard)
+        return await asyncio.shield(task)
+
+    async def _read_after(self, name: str, current: "asyncio.Task[Definition | None] | None") -> Definition | None:
+        if current is not None:
+            await asyncio.wait([current])
+        self._current[name] = task = self._next.pop(name)
+        try:
+            return await self._read(name)
+        finally:
+            if self._current[name] is task:
+                del self._current[name]
+
+
+def _heard(task: "asyncio.Task[Definition | None]") -> None:
+    if not task.cancelled():
+        task.exception()  # all who wanted it may have left
 
 
 def _definition(found: Stored) -> Definition | None:

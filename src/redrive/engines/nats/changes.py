@@ -53,6 +53,9 @@ class EffectPlan:
         used: the locks it settles.
         touched: the names of the queues that get something.
         woken: the keys of those in which something becomes ready.
+        seen: where it notes that an id was seen.
+        read: the queues and topics that were looked up for it, by their names.
+        is_anew: whether nothing that was remembered counts.
     """
 
     entries: list[StreamEntry] = field(default_factory=list[StreamEntry])
@@ -61,6 +64,8 @@ class EffectPlan:
     touched: dict[str, Definition] = field(default_factory=dict[str, Definition])
     woken: set[str] = field(default_factory=set[str])
     seen: set[str] = field(default_factory=set[str])
+    read: dict[str, Definition] = field(default_factory=dict[str, Definition])
+    is_anew: bool = False
 
 
 class Planner:
@@ -86,7 +91,7 @@ class Planner:
             effects: what is to happen.
             anew: whether nothing that is remembered counts.
         """
-        plan = EffectPlan()
+        plan = EffectPlan(is_anew=anew)
         for effect in effects:
             result: EffectResult = None
             if isinstance(effect, Send):
@@ -100,6 +105,14 @@ class Planner:
             plan.results.append(result)
         return plan
 
+    async def _definition(self, plan: EffectPlan, name: str, *, anew: bool) -> Definition:
+        """Return what a queue or a topic is; it is looked up once for a plan, which is fenced by that."""
+        source = rules.source_queue(name)
+        known = plan.read.get(source)
+        if known is None or (anew and not plan.is_anew):
+            known = plan.read[source] = await self._catalog.get(name, anew=anew)
+        return known
+
     # --- sending
 
     async def _send(self, plan: EffectPlan, effect: Send, *, anew: bool) -> int | None:
@@ -111,7 +124,7 @@ class Planner:
         return await self._sent(plan, effect, anew=True)  # what was remembered may be old
 
     async def _sent(self, plan: EffectPlan, effect: Send, *, anew: bool) -> int | None:
-        definition = await self._catalog.get(effect.queue, anew=anew)
+        definition = await self._definition(plan, effect.queue, anew=anew)
         if definition.is_topic and not rules.is_dead_letter_queue(effect.queue):
             return await self._publish(plan, effect, definition, anew=anew)
         is_dead = rules.is_dead_letter_queue(effect.queue)
@@ -174,7 +187,7 @@ class Planner:
         if found is not None and float(found.body) > now and not effect.even_if_seen:
             return True
         plan.seen.add(subject)
-        marker = StreamEntry(subject, repr(now + window).encode(), {"Nats-Rollup": "sub"})
+        marker = StreamEntry(subject, repr(now + window).encode()).alone()
         marker.fenced(0 if found is None else found.sequence).lasting(window * self._pace + _MARKER_SPARE_S)
         plan.entries.append(marker)
         return False
@@ -187,7 +200,7 @@ class Planner:
         if await self._is_duplicate(plan, effect, topic, settings.duplicate_detection):
             return None
         of = self._numbers.next()
-        queues = [await self._catalog.get(queue, anew=anew) for queue in topic.subscriptions]
+        queues = [await self._definition(plan, queue, anew=anew) for queue in topic.subscriptions]
         by_rule = zip(topic.subscriptions.values(), queues, strict=True)
         recipients = recipients_of(by_rule, effect.message, lambda queue: _check(effect.message, queue))
         self._guard(plan, topic)
@@ -226,7 +239,7 @@ class Planner:
         else:
             found = await self._connection.last(self._subjects.stream, subject)
             count = b"%d" % (1 + (int(found.body) if found is not None else 0))
-            plan.entries.append(StreamEntry(subject, count).fenced(0 if found is None else found.sequence))
+            plan.entries.append(StreamEntry(subject, count).alone().fenced(0 if found is None else found.sequence))
         if topic.of_topic.keep_unmatched:
             place = MessagePlace(MessageLane.DEAD, topic.key, of)
             record = self._record(effect, stored.properties_of(effect.message), topic, topic.of_queue, place)
@@ -236,12 +249,12 @@ class Planner:
     # --- cancelling
 
     async def _cancel(self, plan: EffectPlan, effect: Cancel, *, anew: bool) -> None:
-        definition = await self._catalog.get(effect.queue, anew=anew)
+        definition = await self._definition(plan, effect.queue, anew=anew)
         number = stored.storable(effect.sequence)
         patterns = [self._subjects.numbered(MessageLane.SCHEDULED, definition.key, number)]
         if definition.is_topic:
             topic = await self._catalog.topic(effect.queue)
-            queues = [await self._catalog.get(queue, anew=anew) for queue in topic.subscriptions]
+            queues = [await self._definition(plan, queue, anew=anew) for queue in topic.subscriptions]
             patterns = [self._subjects.legs(queue.key, number) for queue in queues]
         found = [await self._connection.last(self._subjects.stream, pattern) for pattern in patterns]
         there = [each for each in found if each is not None and GONE not in each.headers]
@@ -252,7 +265,7 @@ class Planner:
     # --- settling
 
     async def _settle(self, plan: EffectPlan, effect: Complete | Abandon | Defer | DeadLetter, *, anew: bool) -> None:
-        definition = await self._catalog.get(effect.lock.queue, anew=anew)
+        definition = await self._definition(plan, effect.lock.queue, anew=anew)
         held = self._held(plan, effect.lock, definition)
         if anew or not self._locks.is_own(held):
             held = await self._current(held)

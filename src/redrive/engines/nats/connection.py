@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _STATUS: Final = "Status"
+_NOT_SENT: Final = "Nats-Pending-Messages"
 _API: Final = "$JS.API"
 
 NEEDED_VERSION: Final = (2, 12, 1)
@@ -85,6 +86,7 @@ class NatsConnection:
         policy = Exponential(min=0.05, max=1.0, max_attempts=None)
         is_worth_it: Callable[[Exception], bool] = _is_worth_repeating
         self._retry: Retry = retry(on=is_worth_it, policy=policy, deadline=patience, clock=system_clock)
+        self._retries: dict[str, Retry] = {}
 
     @property
     def where(self) -> str:
@@ -195,9 +197,19 @@ class NatsConnection:
     async def again(self, operation: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Make a request that may be made twice, and make it again while no server answers."""
         try:
-            return await self._retry.using(operation=f"nats {operation}").call_async(call, *args)
+            return await call(*args)  # nearly always enough; it has a time limit of its own
+        except EngineUnavailable as error:
+            if not _is_worth_repeating(error):
+                raise
+        try:
+            return await self._retry_of(operation).call_async(call, *args)
         except DeadlineExceeded as error:  # in the middle of an attempt, which may have been done
             raise errors.unanswered(f"{self.where}: no server has answered in time ({error})") from error
+
+    def _retry_of(self, operation: str) -> Retry:
+        if (known := self._retries.get(operation)) is None:
+            known = self._retries[operation] = self._retry.using(operation=f"nats {operation}")
+        return known
 
     async def ask(self, subject: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
         """Make a request, once; return the answer.
@@ -260,10 +272,12 @@ class NatsConnection:
     async def many(self, subject: str, body: Mapping[str, Any], most: int) -> tuple[list[Msg], Msg | None]:
         """Make a request that has several answers; return at most that many, and how it ended.
 
-        The end is a message with a status, and None if all that was asked for has come.
+        The end is a message with a status, and None if all that was asked for has come. On a cluster the status may be
+        faster than the last messages; it says how many were not sent, so the others are waited for.
         """
         client = await self.client()
         found: list[Msg] = []
+        end: Msg | None = None
         inbox = _Inbox(client)
         self._inboxes.add(inbox)
         try:
@@ -275,16 +289,19 @@ class NatsConnection:
                 if message is None:
                     raise ConnectionResetError("the connection was lost")
                 if message.headers and _STATUS in message.headers:
-                    return found, message
-                found.append(message)
+                    end = message
+                    most = most - int(message.headers[_NOT_SENT]) if _NOT_SENT in message.headers else len(found)
+                else:
+                    found.append(message)
         except errors.Trouble as error:
             self._check_allowed(error)
             await self._leave_if_mute(client)
-            raise errors.translated(error, self.where) from error
+            if end is None:
+                raise errors.translated(error, self.where) from error
         finally:
             self._inboxes.discard(inbox)
             await inbox.close()
-        return found, None
+        return found, end
 
     # --- reading the stream
 

@@ -3,6 +3,7 @@
 
 import asyncio
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -68,11 +69,13 @@ class PullEnd(Enum):
         EMPTY: there are none.
         FULL: the next does not fit into the bytes that are left.
         MORE: that was what was asked for, or others were faster.
+        REMAINS: some of what came was what is left of settled messages, so there may be more.
     """
 
     EMPTY = "empty"
     FULL = "full"
     MORE = "more"
+    REMAINS = "remains"
 
 
 class Consumers:
@@ -145,12 +148,13 @@ class Consumers:
         if status not in (None, "404", "408", "409"):
             raise EngineUnavailable(f"{self._connection.where}: messages cannot be received ({status} {said})")
         living = [_delivered(each) for each in messages if GONE not in (each.headers or {})]
-        for each in messages:
-            if GONE in (each.headers or {}):
-                self._acknowledge(each.reply)
+        if remains := [each.reply for each in messages if GONE in (each.headers or {})]:
+            self._acknowledge(remains)
         if status == "409" and "maxbytes" in said.lower().replace(" ", ""):
             return living, PullEnd.FULL
-        return living, PullEnd.EMPTY if status == "404" else PullEnd.MORE
+        if status == "404":
+            return living, PullEnd.EMPTY
+        return living, PullEnd.REMAINS if remains else PullEnd.MORE
 
     # --- a consumer that is behind
 
@@ -180,15 +184,18 @@ class Consumers:
 
     # --- what is handed out
 
-    def _acknowledge(self, reply: str) -> None:
-        """Tell the server that what is left of a settled message needs not be handed out again."""
-        task = asyncio.create_task(self._acknowledged(reply))
+    def _acknowledge(self, replies: Sequence[str]) -> None:
+        """Tell the server that what is left of settled messages needs not be handed out again."""
+        task = asyncio.create_task(self._acknowledged(replies))
         self._acknowledging.add(task)
         task.add_done_callback(self._acknowledging.discard)
 
-    async def _acknowledged(self, reply: str) -> None:
+    async def _acknowledged(self, replies: Sequence[str]) -> None:
+        """Acknowledge all, and wait for the last: a consumer hears of them in order."""
         try:
-            await self._connection.ask(reply, b"+ACK")
+            for reply in replies[:-1]:
+                await self._connection.publish(reply, b"+ACK")
+            await self._connection.ask(replies[-1], b"+ACK")
         except EngineUnavailable:
             return  # then it is handed out again, or goes by itself
 

@@ -48,15 +48,16 @@ from redrive.engines.nats.consumers import Consumers
 from redrive.engines.nats.errors import StreamRefusal
 from redrive.engines.nats.group_commit import MOST_IN_A_CHANGE, GroupCommit, StreamEntry
 from redrive.engines.nats.inspection import Looking
-from redrive.engines.nats.locks import Held, Locks
+from redrive.engines.nats.locks import Locks
 from redrive.engines.nats.numbers import Numbers
 from redrive.engines.nats.parts import Parts
 from redrive.engines.nats.queues import Queues
 from redrive.engines.nats.receiver import Receiving
+from redrive.engines.nats.removal import remove
 from redrive.engines.nats.stream import ensure_stream
 from redrive.engines.nats.subjects import Subjects
 from redrive.engines.nats.upkeep import Tidying
-from redrive.errors import InvalidSetting, LockLost, RedriveError, StorageFull
+from redrive.errors import InvalidSetting, RedriveError, StorageFull
 
 T = TypeVar("T")
 
@@ -115,9 +116,11 @@ class NatsEngine:
         self._tidying = Tidying(parts, self._receiving, self._queues)
         self._hints = Hints(clock, self._look, _LOOK_EVERY_S)
         self._under_way: set[asyncio.Future[Any]] = set()
+        self._left: set[asyncio.Future[Any]] = set()  # those of them that no one waits for
         self._attended: Counter[str] = Counter()
         self._used: dict[str, float] = {}
         self._names: dict[str, str] = {}
+        self._untold: dict[str, int] = {}
 
     @property
     def name(self) -> str:
@@ -249,34 +252,28 @@ class NatsEngine:
             plan = await self._planner.plan(effects, anew=attempt > 0)
             try:
                 if plan.entries:
-                    await self._commits.commit(plan.entries)
+                    await self._stored(effects, plan)
             except StreamRefusal:
                 self._catalog.forget()
                 continue
-            except StorageFull:
-                if len(effects) > 1 or not isinstance(effects[0], Complete):
-                    raise
-                await self._make_room(plan.used[0])
-            await self._after(plan)
+            self._after(plan)
             return plan.results
         raise errors.busy(self._connection.where)
 
-    async def _make_room(self, held: Held) -> None:
-        """Complete a message on a server that is full: it stores nothing, but removes what it has.
-
-        What is removed is the version that is locked, so this is as fenced as anything that is stored.
-        """
+    async def _stored(self, effects: Sequence[Effect], plan: EffectPlan) -> None:
         try:
-            await self._connection.remove(self._subjects.stream, held.sequence)
-        except StreamRefusal as error:
-            raise LockLost(held.queue, held.number) from error
+            await self._commits.commit(plan.entries)
+        except StorageFull:
+            if len(effects) > 1 or not isinstance(effects[0], Complete):
+                raise
+            await remove(self._connection, self._subjects, plan.used[0])
 
-    async def _after(self, plan: EffectPlan) -> None:
+    def _after(self, plan: EffectPlan) -> None:
         for held in plan.used:
             self._locks.drop(held)
         for queue in plan.touched.values():
             self._note_use(queue)
-        await self._tell(plan.woken, self._ready(plan.entries))
+        self._tell(plan.woken, self._ready(plan.entries))
 
     async def lock_next(
         self, queue: str, limit: int, *, delete: bool = False, max_bytes: int | None = None
@@ -340,7 +337,12 @@ class NatsEngine:
 
     async def _finished(self, doing: Coroutine[Any, Any, T]) -> T:
         """Finish what was begun, even if the caller leaves."""
-        return await asyncio.shield(self._started(doing))
+        task = self._started(doing)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._leave_behind(task)
+            raise
 
     def _started(self, doing: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
         task = asyncio.ensure_future(doing)
@@ -350,7 +352,11 @@ class NatsEngine:
 
     def _start(self, doing: Coroutine[Any, Any, None]) -> None:
         """Begin what no one waits for."""
-        self._started(doing).add_done_callback(lambda _: None)
+        self._leave_behind(self._started(doing))
+
+    def _leave_behind(self, task: "asyncio.Future[Any]") -> None:
+        self._left.add(task)
+        task.add_done_callback(self._left.discard)
 
     def _ended(self, task: "asyncio.Future[Any]") -> None:
         self._under_way.discard(task)
@@ -374,8 +380,8 @@ class NatsEngine:
     async def _settled(self) -> None:
         """Wait until what callers have left behind is done."""
         self._connection.check_open()
-        if self._under_way:
-            await asyncio.gather(*self._under_way, return_exceptions=True)
+        if self._left:
+            await asyncio.gather(*self._left, return_exceptions=True)
 
     # --- use
 
@@ -387,7 +393,7 @@ class NatsEngine:
         if abs(now - self._used.get(queue.key, queue.created_at)) < exactly:
             return
         self._used[queue.key] = now
-        entry = StreamEntry(self._subjects.used(queue.key), repr(now).encode(), {"Nats-Rollup": "sub"})
+        entry = StreamEntry(self._subjects.used(queue.key), repr(now).encode()).alone()
         self._start(self._noted(entry))
 
     async def _noted(self, entry: StreamEntry) -> None:
@@ -411,16 +417,26 @@ class NatsEngine:
             yield
         finally:
             self._attended[queue] -= 1
-            self._attended += Counter()  # without those that are at zero
+            if not self._attended[queue]:
+                del self._attended[queue]
 
     async def _look(self, queues: Sequence[str]) -> tuple[Sequence[str], float | None]:
         """Wake all of them: only a receive finds out what has come due, and whose lock has ended."""
         return queues, None
 
-    async def _tell(self, keys: set[str], stored_: Mapping[str, int]) -> None:
+    def _tell(self, keys: set[str], stored_: Mapping[str, int]) -> None:
+        """Wake those who wait for queues, here and elsewhere; many who send at the same time tell it once."""
         self._wake(keys)
+        is_telling = bool(self._untold)
         for key in keys:
-            await self._connection.publish(self._subjects.hint(key), b"%d" % stored_.get(key, 0))
+            self._untold[key] = max(self._untold.get(key, 0), stored_.get(key, 0))
+        if keys and not is_telling:
+            self._start(self._tell_others())
+
+    async def _tell_others(self) -> None:
+        untold, self._untold = self._untold, {}
+        for key, sequence in untold.items():
+            await self._connection.publish(self._subjects.hint(key), b"%d" % sequence)
 
     def _wake(self, keys: set[str]) -> None:
         names = [self._names[key] for key in keys if key in self._names]

@@ -15,6 +15,9 @@ WRONG_SEQUENCE: Final = frozenset((10071, 10164))
 
 DUPLICATE_IN_BATCH: Final = 10201
 NO_MESSAGE: Final = 10037
+NOT_REMOVED: Final = frozenset((10043, 10057))
+"""There is no message of a number that was to be removed."""
+
 NO_CONSUMER: Final = 10014
 NO_STREAM: Final = 10059
 
@@ -24,6 +27,10 @@ _FULL: Final = frozenset((10002, 10023, 10028, 10047, 10077, 10122))
 _PASSING: Final = frozenset((10008, 10009, 10118, 10158, 10176, 10210))
 """No leader, no peers, more batches under way than the server takes, or the same change is under way: a leader that is
 cut off says so of a change that is made again, and does not know what becomes of the first."""
+
+_PASSING_TEXTS: Final = ("peer offline", "rollup sub invalid")
+"""A server of the cluster is being restarted, or has just been started: there are enough, a moment later. Or a message
+of the same subject is under way: an earlier try, of which a leader does not know yet what becomes of it."""
 
 _LASTING: Final[dict[int, str]] = {
     10035: "this account may not use JetStream; enable it for the account",
@@ -67,8 +74,8 @@ def refusal(answer: dict[str, Any]) -> StreamRefusal | None:
 
 
 def is_passing(error: StreamRefusal) -> bool:
-    """Say whether the same request may be done a moment later: there is no leader, or too much is under way."""
-    return error.code in _PASSING
+    """Say whether the same request may be done a moment later: no leader, a server is away, too much under way."""
+    return error.code in _PASSING or any(text in error.text for text in _PASSING_TEXTS)
 
 
 def is_full(error: StreamRefusal) -> bool:

@@ -9,7 +9,7 @@ the change is made again; if the first try was stored, a fence refuses the secon
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
@@ -18,12 +18,19 @@ from redrive.engines.nats import errors
 from redrive.engines.nats.connection import NatsConnection
 from redrive.engines.nats.errors import StreamRefusal
 from redrive.engines.nats.records import GONE, MessageRecord, is_message
-from redrive.engines.nats.subjects import Subjects
+from redrive.engines.nats.subjects import MessageLane, Subjects
 from redrive.errors import EngineUnavailable, RedriveError
 
 _COMMIT: Final = "Redrive-Commit"
+_ROLLUP: Final = "Nats-Rollup"
 _RECEIPT_S: Final = 120
 """How long a receipt is kept: longer than any call is made again."""
+
+_REMAINS_S: Final = 30 * 86_400
+"""How long what is left of a settled message is kept at most: until the message itself is removed, which a process that
+dies leaves to the next one that is handed the message."""
+
+_AT_ONCE: Final = 64
 
 _MOST_MESSAGES: Final = 1_000
 """How many messages the server takes as one batch."""
@@ -44,12 +51,14 @@ class StreamEntry:
         body: what.
         headers: what goes with it.
         sequence: the stream's number of it, once it is stored; 0 if that is not known.
+        replaces: the stream's number of the version that is removed once it is stored; 0: none is.
     """
 
     subject: str
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict[str, str])
     sequence: int = 0
+    replaces: int = 0
 
     def fenced(self, sequence: int, subject: str | None = None) -> "StreamEntry":
         """Store it only if the last message of its subject, or of another, has this number; 0: if there is none."""
@@ -57,6 +66,28 @@ class StreamEntry:
         if subject is not None:
             self.headers["Nats-Expected-Last-Subject-Sequence-Subject"] = subject
         return self
+
+    def alone(self) -> "StreamEntry":
+        """Let it take the place of what its subject has; not for messages that a consumer hands out.
+
+        A stream can be limited to one message for each subject too. But what a server removes for a limit it notes
+        nowhere: a server that is killed removes it again when it starts, if what replaced it is still there. What is
+        left of a settled message is not, after a second, and the message would come back.
+        """
+        self.headers[_ROLLUP] = "sub"
+        return self
+
+    def instead_of(self, sequence: int) -> "StreamEntry":
+        """Let it take the place of a version of its subject, if that is still the last one.
+
+        A message that a consumer hands out is not replaced by a roll-up, which purges its subject: with thousands of
+        messages handed out, that damages what the consumer knows of the others, and they are never handed out again.
+        So the version before is removed by its number, afterwards. Until then it is locked or known to be old.
+        """
+        if self.subject.split(".", 2)[1] == MessageLane.READY:
+            self.replaces = sequence
+            return self.fenced(sequence)
+        return self.alone().fenced(sequence)
 
     def lasting(self, seconds: float) -> "StreamEntry":
         """Let the server remove it after that many seconds."""
@@ -88,15 +119,13 @@ def entry_of(record: MessageRecord, subjects: Subjects) -> StreamEntry:
 
 def rewriting(record: MessageRecord, subjects: Subjects, sequence: int) -> StreamEntry:
     """Return what stores another version of a record in its place."""
-    entry = entry_of(record, subjects).fenced(sequence)
-    entry.headers["Nats-Rollup"] = "sub"
-    return entry
+    return entry_of(record, subjects).instead_of(sequence)
 
 
 def removing(subject: str, sequence: int) -> StreamEntry:
     """Return what removes the last message of a subject: something that goes by itself takes its place."""
-    entry = StreamEntry(subject, headers={GONE: "1", "Nats-Rollup": "sub"})
-    return entry.fenced(sequence).lasting(0.5)
+    entry = StreamEntry(subject, headers={GONE: "1"}).instead_of(sequence)
+    return entry.lasting(_REMAINS_S if entry.replaces else 0.5)
 
 
 @dataclass(eq=False, slots=True)
@@ -123,6 +152,7 @@ class GroupCommit:
         self._on_done = on_done
         self._waiting: deque[_Change] = deque()
         self._working: asyncio.Task[None] | None = None
+        self._cleaning: set[asyncio.Task[None]] = set()
 
     async def commit(self, entries: Sequence[StreamEntry]) -> None:
         """Store messages, all or none. It is finished even if the caller leaves.
@@ -144,6 +174,54 @@ class GroupCommit:
         """Wait until all that was accepted is stored."""
         while self._working is not None:
             await asyncio.gather(self._working, return_exceptions=True)
+        await self.cleaned()
+
+    async def cleaned(self) -> None:
+        """Wait until what was replaced is removed."""
+        while self._cleaning:
+            await asyncio.gather(*self._cleaning)
+
+    def clean(self, sequences: Sequence[int]) -> None:
+        """Remove versions that are not the last of their subjects any more."""
+        self._start_cleaning([self._remove(each) for each in sequences])
+
+    def _clean_after(self, entries: Sequence[StreamEntry]) -> None:
+        """Remove what was replaced, and then what is left of it."""
+        replaced = [entry for entry in entries if entry.replaces]
+        if replaced:
+            self._start_cleaning([self._clean(entry) for entry in replaced])
+
+    def _start_cleaning(self, parts: Sequence[Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.create_task(self._clean_all(parts))
+        self._cleaning.add(task)
+        task.add_done_callback(self._cleaning.discard)
+
+    async def _clean_all(self, parts: Sequence[Coroutine[Any, Any, None]]) -> None:
+        for start in range(0, len(parts), _AT_ONCE):
+            for ended in await asyncio.gather(*parts[start : start + _AT_ONCE], return_exceptions=True):
+                if isinstance(ended, Exception) and not isinstance(ended, RedriveError | StreamRefusal):
+                    raise ended  # otherwise those do it who are handed the message
+
+    async def _clean(self, entry: StreamEntry) -> None:
+        await self._remove(entry.replaces)
+        if GONE not in entry.headers or not entry.sequence:
+            return
+        # Processes that have died may have left older versions. Without what is left of the message, the last of these
+        # would be the message again; so that goes when it is the only one.
+        removed = entry.replaces
+        while removed < entry.sequence:
+            first = await self._connection.following(self._subjects.stream, 0, entry.subject)
+            if first is None or first.sequence in (removed, entry.replaces) or first.sequence > entry.sequence:
+                return
+            await self._remove(first.sequence)
+            removed = first.sequence
+
+    async def _remove(self, sequence: int) -> None:
+        try:
+            await self._connection.remove(self._subjects.stream, sequence)
+        except StreamRefusal as error:
+            if error.code not in errors.NOT_REMOVED:
+                raise
 
     async def _work(self) -> None:
         try:
@@ -154,12 +232,13 @@ class GroupCommit:
 
     def _next_group(self) -> list[_Change]:
         group = [self._waiting.popleft()]
-        messages, size = len(group[0].entries), group[0].size
+        size, subjects = group[0].size, {entry.subject for entry in group[0].entries}
         while self._waiting:
             following = self._waiting[0]
-            messages, size = messages + len(following.entries), size + following.size
-            if messages > MOST_IN_A_CHANGE or size > _MOST_BYTES:
-                break
+            size, more = size + following.size, {entry.subject for entry in following.entries}
+            if len(subjects) + len(more) > MOST_IN_A_CHANGE or size > _MOST_BYTES or not subjects.isdisjoint(more):
+                break  # two versions of one message do not go into one batch
+            subjects |= more
             group.append(self._waiting.popleft())
         return group
 
@@ -173,9 +252,9 @@ class GroupCommit:
     async def _was_stored(self, group: list[_Change]) -> bool:
         try:
             await self._store([entry for change in group for entry in change.entries])
-        except (StreamRefusal, EngineUnavailable) as error:
-            if isinstance(error, StreamRefusal):
-                return False
+        except StreamRefusal:
+            return False
+        except Exception as error:  # noqa: BLE001 - it is the callers', who would wait for ever
             for change in group:
                 _fail(change, error)
             return True
@@ -193,6 +272,7 @@ class GroupCommit:
 
     def _succeed(self, change: _Change) -> None:
         self._on_done(change.entries)
+        self._clean_after(change.entries)
         if not change.done.done():
             change.done.set_result(None)
 
@@ -267,7 +347,7 @@ class _Attempt:
         stored = [each for each in found if each is not None and each.headers.get(_COMMIT) == self._commit]
         if len(stored) == len(self._entries):
             return
-        can_be_undone = not any("Nats-Rollup" in each.headers for each in stored)  # nothing that was there is gone
+        can_be_undone = not any(_ROLLUP in each.headers for each in stored)  # nothing that was there is gone
         for each in stored if can_be_undone else ():
             await self._connection.remove(self._subjects.stream, each.sequence)
         raise self._named(refused, may_be_done=bool(stored))  # what is taken back may have been received

@@ -57,12 +57,11 @@ class Looking:
         """Note what was stored: what has removed a message is no message."""
         now = system_clock.monotonic()
         for entry in entries:
+            self._removed.pop(entry.subject, None)
             if GONE in entry.headers:
-                self._removed[entry.subject] = now
-            else:
-                self._removed.pop(entry.subject, None)
-        for subject in [each for each, at in self._removed.items() if at < now - _REMEMBERED_S]:
-            del self._removed[subject]
+                self._removed[entry.subject] = now  # so the oldest are the first
+        while self._removed and next(iter(self._removed.values())) < now - _REMEMBERED_S:
+            del self._removed[next(iter(self._removed))]
 
     # --- messages
 

@@ -60,7 +60,7 @@ class Numbers:
         await commits.commit([self._entry(0.5)])
 
     def _entry(self, seconds: float) -> StreamEntry:
-        entry = StreamEntry(self._subjects.node(self._node), headers={"Nats-Rollup": "sub"})
+        entry = StreamEntry(self._subjects.node(self._node)).alone()
         return entry.lasting(seconds)
 
     def next(self) -> int:

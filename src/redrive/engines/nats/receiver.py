@@ -20,6 +20,7 @@ from redrive.engines.nats.errors import StreamRefusal
 from redrive.engines.nats.group_commit import StreamEntry, entry_of, removing, rewriting
 from redrive.engines.nats.locks import Held
 from redrive.engines.nats.parts import Parts
+from redrive.engines.nats.pulls import Pulled, SharedPulls
 from redrive.engines.nats.records import MessageRecord, record_of
 from redrive.engines.nats.subjects import MessageLane
 from redrive.errors import EngineBusy, MessageNotFound, NotSupported
@@ -27,8 +28,8 @@ from redrive.errors import EngineBusy, MessageNotFound, NotSupported
 _TRIES: Final = 20
 _PAGE: Final = 256
 _IN_VAIN: Final = 3
-_ROUNDS: Final = 200
-"""How often a receive that finds nothing but what has expired looks on."""
+_ROUNDS: Final = 10_000
+"""How often a receive looks on that finds nothing but what has expired or was settled."""
 
 _TAKEOVER_S: Final = 86_400
 """How long it is remembered that a lock was taken over: longer than anyone has a message."""
@@ -53,6 +54,7 @@ class Receiving:
         self._commits = parts.commits
         self._locks = parts.locks
         self._clock = parts.clock
+        self._pulls = SharedPulls(self._pulled, parts.clock)
 
     # --- in turn
 
@@ -72,17 +74,17 @@ class Receiving:
         found: list[Held] = []
         in_vain = 0
         for _ in range(_ROUNDS):
-            began, room = self._clock.time(), _room(found, max_bytes)
+            room = _room(found, max_bytes)
             if room is not None and room <= 0:
                 break
-            delivered, end = await self._delivered(queue, min(limit - len(found), _PAGE), room)
-            if end is PullEnd.FULL and not delivered and not found:
-                delivered, end = await self._delivered(queue, 1, None)  # one at least
-            found += await self._sorted_out(queue, delivered, began)
-            in_vain = 0 if delivered else in_vain + 1
-            is_full = end is PullEnd.FULL and not delivered
-            is_empty = end is PullEnd.EMPTY and (bool(found) or not await self._may_come(queue, in_vain))
-            if len(found) >= limit or is_empty or is_full or (in_vain > _IN_VAIN and end is PullEnd.MORE):
+            pulled = await self._pulls.next(queue, min(limit - len(found), _PAGE), room)
+            if pulled.end is PullEnd.FULL and not pulled.messages and not found:
+                pulled = await self._pulls.next(queue, 1, None)  # one at least
+            found += await self._sorted_out(queue, pulled)
+            in_vain = 0 if pulled.messages or pulled.end is PullEnd.REMAINS else in_vain + 1
+            is_full = pulled.end is PullEnd.FULL and not pulled.messages
+            is_empty = pulled.end is PullEnd.EMPTY and (bool(found) or not await self._may_come(queue, in_vain))
+            if len(found) >= limit or is_empty or is_full or (in_vain > _IN_VAIN and pulled.end is PullEnd.MORE):
                 break
         return found
 
@@ -93,7 +95,7 @@ class Receiving:
         await pause(system_clock, min(_LONGEST_PAUSE_S, 0.002 * 2**in_vain))
         return True
 
-    async def _delivered(self, queue: Definition, limit: int, max_bytes: int | None) -> tuple[list[HandedOut], PullEnd]:
+    async def _pulled(self, queue: Definition, limit: int, max_bytes: int | None) -> tuple[list[HandedOut], PullEnd]:
         try:
             return await self._connection.again("receive", self._consumers.next, queue, limit, max_bytes)
         except LookupError:
@@ -101,13 +103,13 @@ class Receiving:
             await self._consumers.create(current)
             return await self._connection.again("receive", self._consumers.next, current, limit, max_bytes)
 
-    async def _sorted_out(self, queue: Definition, delivered: Sequence[HandedOut], began: float) -> list[Held]:
+    async def _sorted_out(self, queue: Definition, pulled: Pulled) -> list[Held]:
         """Return what may be handed on; what has expired or had its deliveries is dead or gone then."""
         settings = queue.of_queue
         kept: list[tuple[HandedOut, MessageRecord]] = []
         ended: list[MessageRecord] = []
         spent: list[MessageRecord] = []
-        for each in delivered:
+        for each in pulled.messages:
             self._locks.forget_returned(each.subject)
             record = record_of(self._subjects.place(each.subject), each.headers, each.body, each.sequence)
             if record is None:
@@ -123,7 +125,7 @@ class Receiving:
         await self.end(spent, queue, is_spent=True)
         taken = await self._taken_over([record for each, record in kept if each.times > 1])
         kept = [(each, record) for each, record in kept if each.times == 1 or each.sequence in taken]
-        until = began + settings.lock_duration
+        until = pulled.began + settings.lock_duration
         return [self._handed_out(record, each, until, taken.get(each.sequence, 0)) for each, record in kept]
 
     def _handed_out(self, record: MessageRecord, each: HandedOut, until: float, takeover: int) -> Held:
@@ -143,11 +145,12 @@ class Receiving:
             if len(records) > 1:
                 one_by_one = [await self._taken_over([each]) for each in records]
                 return {version: note for each in one_by_one for version, note in each.items()}
+            self._commits.clean([each.sequence for each in records])
             return {}
         return {version: note.sequence or await self._sequence(note.subject) for version, note in notes.items()}
 
     def _takeover(self, record: MessageRecord) -> StreamEntry:
-        note = StreamEntry(self._subjects.takeover(record.place.key, record.sequence))
+        note = StreamEntry(self._subjects.takeover(record.place.key, record.sequence)).alone()
         return note.fenced(record.sequence, self._subjects.message(record.place)).lasting(_TAKEOVER_S)
 
     def _locked(self, name: str, held: Held) -> Received:

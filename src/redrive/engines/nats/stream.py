@@ -65,7 +65,6 @@ def _config(subjects: Subjects, replicas: int) -> dict[str, Any]:
         "retention": "limits",
         "storage": "file",
         "discard": "old",  # schedules need that; there is no limit that would discard anything but older versions
-        "max_msgs_per_subject": 1,
         "num_replicas": replicas,
         "duplicate_window": _DUPLICATES_NS,
         **dict.fromkeys(_NEEDED, True),
@@ -74,7 +73,7 @@ def _config(subjects: Subjects, replicas: int) -> dict[str, Any]:
 
 def _check(config: dict[str, Any], connection: NatsConnection, subjects: Subjects, replicas: int | None) -> None:
     missing = [name for name in _NEEDED if not config.get(name)]
-    is_ours = config.get("subjects") == [subjects.everything] and config.get("max_msgs_per_subject") == 1
+    is_ours = config.get("subjects") == [subjects.everything] and config.get("max_msgs_per_subject") == -1
     if missing or not is_ours or config.get("retention") != "limits":
         problem = f"there is a stream {subjects.stream!r} that is not Redrive's"
         raise UsageError(f"{connection.where}: {problem}; name another namespace: nats://host/namespace")
