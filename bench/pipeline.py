@@ -44,7 +44,7 @@ class Effort:
     kills: int
 
 
-FULL = Effort(5, 600, (10_000, 1_000_000), 15, 200, 5)
+FULL = Effort(5, 3_000, (10_000, 1_000_000), 15, 200, 5)
 QUICK = Effort(1, 40, (100, 1_000), 2, 12, 1)
 WAYS = {"four stages": True, "no slots: sent at once": False}
 

@@ -275,7 +275,8 @@ def launched(url, send):
     logging.getLogger("dbos").setLevel(logging.CRITICAL)
     address = url.replace("postgresql://", "postgresql+psycopg://")
     config = {"name": "bench", "system_database_url": address, "log_level": "CRITICAL", "application_version": "1"}
-    DBOS(config=config)
+    # a workflow of many that are started at once may wait for a connection, however long
+    DBOS(config=config | {"db_engine_kwargs": {"pool_timeout": 600}})
 
     @DBOS.step()
     async def receive(body):

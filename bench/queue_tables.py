@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from queue_scenarios import RATES
+from queue_scenarios import HAND_OVERS, RATES
 from report import Table
 
 CHURN = "64 callers at a depth of 1,000 churn as fast as they can"
@@ -87,8 +87,8 @@ def table_of_scaling(title, figures):
 
 def table(name, figures):
     """Show the figures of one scenario."""
-    if name in RATES:
-        return table_of_rates(RATES[name].title, figures)
+    if rates := {**RATES, **HAND_OVERS}.get(name):
+        return table_of_rates(rates.title, figures)
     title = TITLES[name]
     if not figures:
         return Table(title, ["", ""], [["not measured", "-"]])

@@ -1,9 +1,10 @@
 """Measure Redrive's queues beside hand-written code and beside its peers, all of them durable: ``make bench``.
 
-In a file, or with ``--engine postgres`` in a PostgreSQL server, which is started for it. Time on the wall, because a
+In a file, with ``--engine postgres`` in a PostgreSQL server, or with ``--engine nats`` in one NATS server and in a
+cluster of three; servers are started for it. Time on the wall, because a
 durable queue waits for the disk; so the disk's own time for a sync is measured beside it. It reports and does not
-judge: the exit code is 0 whatever the figures are. They are explained in docs/explanation/queue-speed.md and
-docs/explanation/postgres-speed.md.
+judge: the exit code is 0 whatever the figures are. They are explained in docs/explanation/queue-speed.md,
+docs/explanation/postgres-speed.md and docs/explanation/nats-speed.md.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from queue_engines import ENGINES, versions
 from queue_scenarios import (
     BODY,
     FULL,
+    HAND_OVERS,
     QUICK,
     RATES,
     measure_depth,
@@ -40,7 +42,10 @@ BOTH = [*RATES, "worker", "latency", "memory"]
 SCENARIOS = {
     "sqlite": [*BOTH, "depth"],  # depth last: the disk is busy for long after it
     "postgres": [*BOTH, "scaling", "churn", "churn-held", "depth"],
+    "nats": [name for name in RATES if not name.startswith("headers")] + [*HAND_OVERS],
 }
+EFFORTS = {"nats": FULL._replace(rounds=3, batches=15, cycles=20, calls=150)}  # with each message synced it is slow
+EVERYTHING = list(dict.fromkeys(name for names in SCENARIOS.values() for name in names))
 
 
 # --- the disk ---------------------------------------------------------------------------------------------------------
@@ -81,12 +86,11 @@ def kind_of_file_system(folder):
 def arguments():
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", choices=ENGINES, default="sqlite", help="the database to measure queues in")
+    parser.add_argument("--engine", choices=ENGINES, default="sqlite", help="what to measure queues in")
     parser.add_argument(
         "--quick", action="store_true", help="some seconds, to see that it runs; do not trust the figures"
     )
-    names = SCENARIOS["postgres"]  # it has them all
-    parser.add_argument("--only", nargs="+", choices=names, metavar="SCENARIO", help=", ".join(names))
+    parser.add_argument("--only", nargs="+", choices=EVERYTHING, metavar="SCENARIO", help=", ".join(EVERYTHING))
     parser.add_argument("--passing", type=int, metavar="COUNT", help="messages that pass while memory is watched")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="a folder on the disk to measure")
     parser.add_argument("--json", metavar="FILE", help="write all figures, round by round")
@@ -103,8 +107,8 @@ def arguments():
 
 def measure(name, engine, effort, progress):
     """Return the figures of one scenario; None if they cannot be had here."""
-    if name in RATES:
-        return measure_rates(RATES[name], engine, effort, progress)
+    if rates := {**RATES, **HAND_OVERS}.get(name):
+        return measure_rates(rates, engine, effort, progress)
     how = {
         "depth": lambda: measure_depth(engine, effort, progress),
         "latency": lambda: asyncio.run(measure_latency(engine, effort)),
@@ -154,7 +158,7 @@ def main():
     chosen = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the server is stopped too
     shape, kind = machine(), kind_of_file_system(chosen.dir)
-    effort = QUICK if chosen.quick else FULL
+    effort = QUICK if chosen.quick else EFFORTS.get(chosen.engine, FULL)
     if chosen.passing:
         effort = effort._replace(passing=chosen.passing)
     try:

@@ -15,12 +15,17 @@ SCRIPT = Path(__file__).parents[2] / "bench" / "queues.py"
 PEERS = {
     "sqlite": {"raw sqlite3", "litequeue", "persist-queue", "huey (no acknowledgement)"},
     "postgres": {"raw asyncpg", "procrastinate", "pgqueuer", "pgmq"},
+    "nats": {"redrive, three replicas", "nats-py, one replica", "nats-py, three replicas", "redrive on PostgreSQL"},
 }
+OURS = {"sqlite": "redrive", "postgres": "redrive", "nats": "redrive, one replica"}
 RATES = {"batch-send", "batch-receive", "headers-send", "headers-receive", "callers-64", "lone-send", "lone-receive"}
 SCENARIOS = {"sqlite": RATES | {"worker", "latency", "memory", "depth"}}
 SCENARIOS["postgres"] = SCENARIOS["sqlite"] | {"scaling", "churn", "churn-held"}
+SCENARIOS["nats"] = {name for name in RATES if not name.startswith("headers")} | {"hand-over", "hand-over-64"}
 engines = pytest.mark.parametrize("engine", PEERS)
-on_engines = pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgres", marks=pytest.mark.torture)])
+on_engines = pytest.mark.parametrize(
+    "engine", ["sqlite", *(pytest.param(each, marks=pytest.mark.torture) for each in ("postgres", "nats"))]
+)
 
 
 @pytest.fixture
@@ -33,9 +38,10 @@ def folder():
 
 def bench(*arguments):
     ran = subprocess.run([sys.executable, SCRIPT, "--quick", *arguments], capture_output=True, text=True, check=False)
-    if "no PostgreSQL found" in ran.stderr or "No module named 'asyncpg'" in ran.stderr:
+    absent = ("no PostgreSQL found", "no NATS found", "No module named 'asyncpg'", "No module named 'nats'")
+    if any(each in ran.stderr for each in absent):
         missing = pytest.fail if os.environ.get("CI") else pytest.skip
-        missing("NOT SHOWN HERE: that the benchmark of PostgreSQL runs. There is no server, or no driver")
+        missing("NOT SHOWN HERE: that the benchmark of a server runs. There is no server, or no driver")
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
@@ -50,9 +56,10 @@ def test_it_runs_is_written_down_and_leaves_nothing_behind(engine, folder, tmp_p
     data = json.loads(figures.read_text())
     assert data["figures"].keys() == SCENARIOS[engine]
     found = data["figures"]["lone-send"]
-    assert found.keys() == {"redrive"} | PEERS[engine]
+    assert found.keys() == {OURS[engine]} | PEERS[engine]
     assert all(runs is None or min(runs) > 0 for runs in found.values())
-    missing = [subject for name in RATES | {"worker"} for subject, runs in data["figures"][name].items() if not runs]
+    names = (RATES | {"worker"}) & SCENARIOS[engine]
+    missing = [subject for name in names for subject, runs in data["figures"][name].items() if not runs]
     assert printed.count("not installed") == len(missing)
     assert "syncs a page" in printed
     assert "synchronous" in data["durability"]
