@@ -10,6 +10,7 @@ import pytest
 from redrive.broker import Broker, Complete, Message, QueueSettings, Send, State
 from redrive.broker.delivery import as_message
 from redrive.broker.port import Upkeep
+from redrive.broker.rounds import Rounds
 from redrive.clock import utc
 from redrive.engines.sqlite import SqliteEngine
 from redrive.errors import (
@@ -448,8 +449,8 @@ async def test_resubmitting_loses_nothing_to_duplicate_detection(broker):
 class Failing:
     """An engine whose upkeep fails the first time and has much to do the second and third."""
 
-    def __init__(self):
-        self.rounds = iter([EngineUnavailable("no disk"), Upkeep(is_finished=False), Upkeep(is_finished=False)])
+    def __init__(self, failure):
+        self.rounds = iter([failure, Upkeep(is_finished=False), Upkeep(is_finished=False)])
         self.calls = 0
 
     async def open(self):
@@ -471,8 +472,9 @@ async def turns():
         await ManualClock(auto_advance=True).sleep_async(0.0)
 
 
-async def test_upkeep_goes_on_after_a_failure_and_until_it_is_finished(caplog):
-    engine, clock = Failing(), ManualClock()
+@pytest.mark.parametrize("failure", [EngineUnavailable("no disk"), ZeroDivisionError("no disk")])
+async def test_upkeep_goes_on_after_a_failure_and_until_it_is_finished(caplog, failure):
+    engine, clock = Failing(failure), ManualClock()
     async with Broker(engine, clock=clock, upkeep_every=5):
         with caplog.at_level(logging.WARNING):
             await turns()
@@ -486,6 +488,34 @@ async def test_upkeep_goes_on_after_a_failure_and_until_it_is_finished(caplog):
         clock.advance(0.1)
         await turns()
         assert engine.calls == 5
+
+
+class Forgetful:
+    """What cannot store the history the first time."""
+
+    def __init__(self, failure):
+        self.failures = iter([failure])
+        self.stored = 0
+
+    async def upkeep(self):
+        return Upkeep()
+
+    async def flush_tallies(self):
+        if (failure := next(self.failures, None)) is not None:
+            raise failure
+        self.stored += 1
+
+
+@pytest.mark.parametrize("failure", [EngineUnavailable("no disk"), ZeroDivisionError("no disk")])
+async def test_the_history_is_stored_after_a_failure(caplog, failure):
+    engine, clock = Forgetful(failure), ManualClock()
+    rounds = asyncio.create_task(Rounds(engine, engine, clock, every=1_000).run())
+    for _ in range(2):
+        await turns()
+        clock.advance(1)
+    await turns()
+    rounds.cancel()
+    assert (engine.stored, "no disk" in caplog.text) == (1, True)
 
 
 async def test_upkeep_happens_by_itself(clock):

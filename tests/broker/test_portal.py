@@ -119,6 +119,25 @@ print("sent")
 """
 
 
+LATE = """
+import atexit, sys, threading
+from redrive import connect_blocking
+from redrive.testing import ManualClock
+
+clock = ManualClock()
+broker = connect_blocking(sys.argv[1], clock=clock, upkeep_every=5)
+broker.open()
+broker.declare("orders")
+atexit.register(broker.close)
+for _ in range(100):
+    atexit.register(clock.advance, 5)  # rounds of upkeep begin, and no thread can be started any more
+"""
+
+
+def test_upkeep_at_the_very_end_of_a_program_disturbs_nothing(tmp_path):
+    assert run(LATE, f"sqlite:///{tmp_path}/x.db") == ("", "")
+
+
 @pytest.mark.parametrize("how", ["closed", "left open"])
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_a_program_ends_in_peace(tmp_path, request, engine, how):

@@ -48,7 +48,9 @@ class Rounds:
             return (await self._engine.upkeep()).is_finished
         except RedriveError as error:
             _logger.warning("upkeep failed and will be tried again: %s", error)
-            return True
+        except Exception:  # upkeep that ends without a word would be missed when it is too late
+            _logger.exception("upkeep failed with an unexpected error and will be tried again")
+        return True
 
     async def _flush(self) -> None:
         if self._tallying is not None:
@@ -56,3 +58,5 @@ class Rounds:
                 await self._tallying.flush_tallies()
             except RedriveError as error:
                 _logger.warning("the history could not be stored and will be tried again: %s", error)
+            except Exception:
+                _logger.exception("the history could not be stored, and the error was unexpected; it is tried again")

@@ -196,10 +196,7 @@ class SqliteEngine(HistoryVerbs):
         parts = self._detached()  # from now on a call raises that the engine is closed, and does not use these parts
         await self._writer.close()
         await self._questions.close()
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._reading, _close, *parts)
-        except RuntimeError:  # the interpreter is ending: there are no threads any more, and no caller that this blocks
-            _close(*parts)
+        await self._beside(lambda: _close(*parts))
         self._reading.shutdown(wait=False)
 
     def _detached(self) -> tuple[Store | None, sqlite3.Connection | None]:
@@ -441,7 +438,19 @@ class SqliteEngine(HistoryVerbs):
         if self._path == ":memory:":
             return await self._other(lambda store, _: read(store.connection))
         self._opened(self._reader)
-        return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read)
+        return await self._beside(lambda: self._read_now(read))
+
+    async def _beside(self, do: Callable[[], T]) -> T:
+        """Do something on the reader's thread.
+
+        While the interpreter ends, a program may close its broker when no thread can be had any more. Then it is done
+        here: there is no caller left that this would block.
+        """
+        try:
+            done = asyncio.get_running_loop().run_in_executor(self._reading, do)
+        except RuntimeError:
+            return do()
+        return await done
 
     def _read_now(self, read: Callable[[sqlite3.Connection], T]) -> T:
         with self._has_reader:
