@@ -25,8 +25,8 @@ demo: $(VENV)-demo/ready ## open a small shop whose messages fail, in your brows
 	@$(VENV)-demo/bin/redrive demo $(DEMO)
 
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-# Half as many again as there are cores: a test waits for databases and processes for half of its time.
-JOBS ?= $(shell expr $(CORES) \* 3 / 2)
+# Twice as many as there are cores: a test waits for databases and processes for half of its time.
+JOBS ?= $(shell expr $(CORES) \* 2)
 # worksteal: who has nothing left takes over what others have not begun, so that nobody is last with a long list.
 PYTEST := -m pytest --quiet --numprocesses $(JOBS) --dist worksteal
 
@@ -108,6 +108,7 @@ bench: $(VENV)-bench/ready ## measure Redrive beside its peers
 	@$(VENV)-bench/bin/python bench/retry.py
 	@$(VENV)-bench/bin/python bench/queues.py
 	@$(VENV)-bench/bin/python bench/queues.py --engine postgres
+	@$(VENV)-bench/bin/python bench/queues.py --engine nats
 	@$(VENV)-bench/bin/python bench/recovery.py
 	@$(VENV)-bench/bin/python bench/routes.py
 	@$(VENV)-bench/bin/python bench/routes.py --engine postgres
@@ -119,9 +120,10 @@ bench: $(VENV)-bench/ready ## measure Redrive beside its peers
 lock: ## pin the development tools anew; UPGRADE=1 moves them to their newest versions
 	@$(call new_environment,.venv-lock)
 	@.venv-lock/bin/python $(PIP_INSTALL) uv
-	@$(call compile,dev,--group dev --extra all)
-	@$(call compile,bench,--group bench --constraint requirements/dev.txt)
-	@$(call compile,demo,--group build --extra cli --extra pipeline --extra routes --extra server --constraint requirements/dev.txt)
+	@$(call compile,uv,--group install)
+	@$(call compile,dev,pyproject.toml --group dev --extra all)
+	@$(call compile,bench,pyproject.toml --group bench --constraint requirements/dev.txt)
+	@$(call compile,demo,pyproject.toml --group build --extra cli --extra pipeline --extra routes --extra server --constraint requirements/dev.txt)
 	@rm -rf .venv-lock
 
 .PHONY: clean
@@ -137,25 +139,25 @@ endef
 # An environment is ready when its file `ready` exists. It is written last, so an interrupted set-up starts anew; and it is
 # rebuilt from nothing when a lock changes, so that no tool is left over from another commit.
 
-$(VENV)/locked: requirements/dev.txt
+$(VENV)/locked: requirements/dev.txt requirements/uv.txt
 	@$(call new_environment,$(VENV))
-	@$(PY) $(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	@$(call install,$(VENV),--require-hashes -r requirements/dev.txt)
 	@touch $@
 
 # Small, so that a first look does not take minutes: what the demo imports and what builds it, no development tools.
-$(VENV)-demo/locked: requirements/demo.txt
+$(VENV)-demo/locked: requirements/demo.txt requirements/uv.txt
 	@$(call new_environment,$(VENV)-demo)
 	@echo "installing what the demo needs there, once"
-	@$(VENV)-demo/bin/python $(PIP_INSTALL) --require-hashes -r requirements/demo.txt
+	@$(call install,$(VENV)-demo,--require-hashes -r requirements/demo.txt)
 	@touch $@
 
-$(VENV)-bench/locked: requirements/dev.txt requirements/bench.txt
+$(VENV)-bench/locked: requirements/dev.txt requirements/bench.txt requirements/uv.txt
 	@$(call new_environment,$(VENV)-bench)
-	@$(VENV)-bench/bin/python $(PIP_INSTALL) --require-hashes -r requirements/dev.txt -r requirements/bench.txt
+	@$(call install,$(VENV)-bench,--require-hashes -r requirements/dev.txt -r requirements/bench.txt)
 	@touch $@
 
 %/ready: %/locked pyproject.toml
-	@$*/bin/python $(PIP_INSTALL) --no-build-isolation --editable .
+	@$(call install,$*,--no-build-isolation --editable .)
 	@touch $@
 
 .SECONDARY:
@@ -173,9 +175,16 @@ echo "or say where it is: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; \
 exit 1
 endef
 
+# uv does in seconds what takes pip a minute or two. It does not read pip's settings: where it cannot reach the packages,
+# it says so, and pip installs them.
+define install
+$(1)/bin/python $(PIP_INSTALL) --require-hashes -r requirements/uv.txt; \
+$(1)/bin/uv pip install --quiet --no-deps --python $(1)/bin/python $(2) || $(1)/bin/python $(PIP_INSTALL) $(2)
+endef
+
 # Universal: one lock for every Python from 3.11 and every platform.
 define compile
-.venv-lock/bin/uv pip compile pyproject.toml $(2) $(if $(UPGRADE),--upgrade) \
+.venv-lock/bin/uv pip compile $(2) $(if $(UPGRADE),--upgrade) \
   --universal --python-version 3.11 --generate-hashes \
   --quiet --custom-compile-command 'make lock' --output-file requirements/$(1).txt
 endef
