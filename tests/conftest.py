@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from tests import in_memory
+from tests import in_memory, migrated
 from tests.nats.fixtures import (  # noqa: F401 - pytest finds fixtures by their names
     cluster,
     engine_server,
@@ -30,7 +30,8 @@ from tests.sample import leave_to_torture
 
 
 def pytest_configure(config):
-    """Put the folders of tests into memory; processes that run tests inherit it."""
+    """Put the folders of tests into memory, which processes of tests inherit; make new databases quickly."""
+    migrated.use_copies()
     if config.getoption("basetemp") is None and (place := in_memory.place()) is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))
 

@@ -30,6 +30,9 @@ ONE_OF = {
     "tests/conformance/test_sqlite.py::TestSqliteInMemory": 3,  # the same in a file is run in full
     "tests/routes/test_mixed_outcomes.py": 6,  # every combination of three routes and their failures
     "tests/cli/test_hostile_text.py": 4,  # every command with every text
+    "tests/engines/postgres/test_outbox.py": 3,  # every client library with every way to send
+    "tests/routes/test_poison.py::test_an_event_whose_sender_ends_the_process": 4,  # every seed with every number
+    "tests/browser/test_every_page.py::test_a_page_loads": 2,  # every page, wide and narrow
 }
 """Where tests are much the same, and how many of them there are to one that is run."""
 

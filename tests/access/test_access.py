@@ -22,14 +22,8 @@ from redrive.errors import (
 from redrive.testing import ManualClock
 from redrive.wiring import open_access
 from tests.cheap_passwords import use_cheap_passwords
-from tests.migrated import use_copies
 
 PASSWORD = "correct horse battery"  # noqa: S105 - for tests
-
-
-@pytest.fixture(autouse=True)
-def new_files_have_their_tables(monkeypatch):
-    use_copies(monkeypatch)
 
 
 @pytest.fixture

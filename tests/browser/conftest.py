@@ -19,7 +19,6 @@ from redrive.clock import system_clock
 from redrive.server import ServerProcess, ServerSettings, open_desk
 from tests.browser import chromium
 from tests.cheap_passwords import use_cheap_passwords
-from tests.migrated import use_copies
 from tests.patience import PATIENCE_S
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
@@ -36,9 +35,8 @@ expect.set_options(timeout=PATIENCE_S * 1_000)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def everything_that_takes_long_is_quick():
+def passwords_are_quick():
     with pytest.MonkeyPatch.context() as monkeypatch:
-        use_copies(monkeypatch)
         use_cheap_passwords(monkeypatch)
         yield
 

@@ -69,6 +69,7 @@ async def recover_still(desk, clock):
         clock.advance(10)
         await payments(works=not failing, **IN_TURN).run(desk.broker, until_idle=True)
         await desk.recovery.ingest()
+    await desk.broker.engine.upkeep()  # what became of them is noted now, whether or not a round comes before the next
     clock.advance(275)
     await desk.recovery.recover("exception:CardDeclined", canary=2, actor="mikael", reason="try a few")
     await desk.recovery.step()

@@ -397,7 +397,7 @@ def run_lives(new_home, examples, steps, lives=Lives):
     )
 
 
-@pytest.mark.parametrize(("homes", "examples"), [("sqlite_homes", 50), ("postgres_homes", 8)])
+@pytest.mark.parametrize(("homes", "examples"), [("sqlite_homes", 50), ("postgres_homes", 4)])
 @pytest.mark.timeout(400)  # when they disagree, finding the shortest life takes Hypothesis minutes
 def test_an_engine_and_the_model_agree_on_every_step(request, homes, examples):
     run_lives(request.getfixturevalue(homes), examples, steps=50)

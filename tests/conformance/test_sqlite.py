@@ -5,12 +5,6 @@ import pytest
 
 from redrive.engines.sqlite import SqliteEngine
 from redrive.testing.conformance import EngineConformance
-from tests.migrated import use_copies
-
-
-@pytest.fixture(autouse=True)
-def new_files_have_their_tables(monkeypatch):
-    use_copies(monkeypatch)
 
 
 class TestSqliteInAFile(EngineConformance):

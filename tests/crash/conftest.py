@@ -12,17 +12,11 @@ from redrive.recovery.transformer import Transformer
 from tests.clocks import SharedClock
 from tests.conformance.homes import NatsHome, PostgresHome, SqliteHome
 from tests.crash.harness import CHANGING, World
-from tests.migrated import use_copies
 
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     monkeypatch.setattr("redrive.recovery.operation.LARGEST_BATCH", 6)
-
-
-@pytest.fixture(autouse=True)
-def new_files_have_their_tables(monkeypatch):
-    use_copies(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

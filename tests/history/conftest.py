@@ -13,7 +13,6 @@ from redrive.broker.rounds import Rounds
 from redrive.engines.sql.script import Sql
 from tests.clocks import SharedClock
 from tests.conformance.homes import PostgresHome, SqliteHome
-from tests.migrated import use_copies
 
 
 class Place:
@@ -55,11 +54,6 @@ async def counted(broker):
     """Return what was counted about queues, by name and metric."""
     await broker.engine.flush_tallies()
     return {(name, metric): n for name, metric, n in await rows(broker, "topic = 'queue'", "name, metric, n")}
-
-
-@pytest.fixture(autouse=True)
-def new_files_have_their_tables(monkeypatch):
-    use_copies(monkeypatch)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -18,7 +18,6 @@ from redrive.notifications import EVENTS, NOTIFICATIONS, notices_of
 from redrive.recovery import Operation, OperationState, Plan
 from redrive.testing import ManualClock
 from redrive.wiring import open_notifications
-from tests.migrated import use_copies
 
 PUBLIC = "93.184.215.14"
 URL = "https://hooks.example.com/1"
@@ -73,9 +72,8 @@ def ended(number, at):
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def made(request, tmp_path, monkeypatch):
+async def made(request, tmp_path):
     """Return what makes the notifications of a process, all on one database."""
-    use_copies(monkeypatch)
     url = f"sqlite:///{tmp_path}/hooks.db"
     if request.param == "postgres":
         found, schema = request.getfixturevalue("postgres_url"), request.getfixturevalue("emptied_schema")

@@ -77,7 +77,7 @@ async def test_nothing_is_lost_or_repeated_if_nobody_dies(flavour):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("stride", [pytest.param(25, id="some"), pytest.param(1, id="all", marks=long)])
+@pytest.mark.parametrize("stride", [pytest.param(60, id="some"), pytest.param(1, id="all", marks=long)])
 @pytest.mark.parametrize("flavour", FLAVOURS)
 async def test_a_process_that_dies_at_any_call_loses_nothing(flavour, stride, when):
     among = CHANGES if flavour == "repeats" else SENDING  # before that, destinations do not matter
@@ -101,7 +101,7 @@ async def test_it_is_the_same_if_the_destination_is_away_when_the_next_process_b
 @pytest.mark.parametrize(
     ("flavour", "stride"),
     [
-        pytest.param("repeats", 50, id="repeats-some"),
+        pytest.param("repeats", 100, id="repeats-some"),
         *(pytest.param(each, 1, id=f"{each}-all", marks=long) for each in FLAVOURS),
     ],
 )

@@ -4,13 +4,7 @@
 import pytest
 
 from redrive.recovery.transformer import Transformer
-from tests.migrated import use_copies
 from tests.recovery.sites import CHANGING, SITES
-
-
-@pytest.fixture(autouse=True)
-def new_files_have_their_tables(monkeypatch):
-    use_copies(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

@@ -100,6 +100,13 @@ def test_a_failure_that_is_alike_is_recognised(message):
     assert is_read_as_any_other(taught(), as_stored(message))
 
 
+@pytest.mark.parametrize("forged", ['","other":"', '"', '","other":1,"a":"', "\t"])
+def test_a_text_that_no_worker_has_written_is_not_recognised(forged):
+    row = as_stored(failed("no FORGED order"))
+    forged_row = row._replace(properties=row.properties.replace("FORGED", forged))
+    assert taught().read(forged_row, "error") is None
+
+
 def test_messages_without_headers_of_their_own_are_recognised():
     texts = taught(failed(own={}))
     assert is_read_as_any_other(texts, as_stored(failed("eight", own={})))

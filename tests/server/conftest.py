@@ -11,7 +11,6 @@ from redrive import connect, open_recovery
 from redrive.access import Principal, Role
 from redrive.server import ServerSettings, create_app, open_desk
 from tests.cheap_passwords import use_cheap_passwords
-from tests.migrated import use_copies
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -24,8 +23,7 @@ def url(request, tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def everything_that_takes_long_is_quick(monkeypatch):
-    use_copies(monkeypatch)
+def passwords_are_quick(monkeypatch):
     use_cheap_passwords(monkeypatch)
 
 

@@ -154,7 +154,9 @@ def _divided(stored: StoredMessage, queue: str) -> _Text | None:
 
 def _arrival(stored: StoredMessage, queue: str, text: _Text, alike: Alike) -> AlikeArrival | None:
     """Return the failure of a message, from what it shares with others and from its own values."""
-    said, at = _value(text.said[len(_SAID) - 1 :]), text.at[len(_AT) : -1]
+    said, at = text.said[len(_SAID) : -1], text.at[len(_AT) : -1]
+    if '"' in said or "\\" in said or not said.isprintable():  # otherwise it is what it says, as it mostly is
+        said = _value(text.said[len(_SAID) - 1 :])
     if not said or "\n" in said or stored_text(said, LONGEST_TEXT) is not said or "\\" in at:
         return None
     try:

@@ -12,7 +12,7 @@ from redrive.broker import Message, QueueSettings, Send
 from redrive.clock import utc
 from redrive.errors import QueueNotFound, UsageError
 from redrive.testing import ManualClock
-from tests.engines.postgres.breaking import ORDERS, UNAVAILABLE, message, opened, outcome
+from tests.engines.postgres.breaking import ORDERS, UNAVAILABLE, message, opened, outcome, until_it_answers
 from tests.patience import PATIENCE_S
 
 
@@ -187,7 +187,8 @@ async def test_a_queue_that_goes_away_while_it_is_sent_to_takes_nothing(postgres
     transaction = foreign.transaction()
     await transaction.start()
     await theirs.apply_within([Send(ORDERS, message("held"))], foreign)
-    sending = asyncio.create_task(ours.apply([Send(ORDERS, message("held"))]))
+    send = until_it_answers(ours.apply)  # who waits for longer than a second for a foreign transaction is told so
+    sending = asyncio.create_task(send([Send(ORDERS, message("held"))]))
     await asyncio.wait([sending], timeout=0.2)  # until it waits for what becomes of that id
     await theirs.delete(ORDERS)
     await transaction.rollback()

@@ -244,8 +244,11 @@ def both(tmp_path, monkeypatch):
 def test_the_answer_to_a_question_is_the_same(both):
     for command, asked in QUESTIONS.items():
         request, body = (asked, None) if isinstance(asked, str) else asked
-        said, answered = both(command, request, body)
-        assert _without_rates(said) == _without_rates(answered), command
+        for _ in range(2):  # between the two answers a minute of the history may have begun
+            said, answered = map(_without_rates, both(command, request, body))
+            if said == answered:
+                break
+        assert said == answered, command
 
 
 def test_the_answer_to_a_change_has_the_same_form(both):
