@@ -10,7 +10,7 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from tests.browser import chromium
-from tests.browser.conftest import NARROW, Troubles, both_databases, open_context, opened, served
+from tests.browser.conftest import NARROW, WIDE, Troubles, both_databases, open_context, opened, served
 from tests.browser.looks import FILES, LOOKS, PAGES, addresses, violations
 from tests.browser.store import PASSWORD, fail, fill, set_up
 
@@ -55,8 +55,9 @@ async def test_a_page_loads_without_an_error_and_axe_finds_nothing(path, everywh
     assert answer.ok
     every = LOOKS if everywhere or path in FRAMES else [LOOKS[SHOWN.index(path) % len(LOOKS)]]
     assert await violations(page, every) == []
-    await page.set_viewport_size(NARROW)
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is wider than a phone"
+    for size in (WIDE, NARROW):
+        await page.set_viewport_size(size)
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it has to be scrolled sideways"
     assert troubles == []
 
 
