@@ -57,7 +57,9 @@ async def test_a_page_loads_without_an_error_and_axe_finds_nothing(path, everywh
     assert await violations(page, every) == []
     for size in (WIDE, NARROW):
         await page.set_viewport_size(size)
-        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it has to be scrolled sideways"
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+            "it has to be scrolled sideways"
+        )
     assert troubles == []
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from redrive.broker import Message, QueueSettings, Send
 from redrive.clock import utc
+from redrive.engines.sql.script import Together, now
 from redrive.errors import QueueNotFound, UsageError
 from redrive.testing import ManualClock
 from tests.engines.postgres.breaking import ORDERS, UNAVAILABLE, message, opened, outcome, until_it_answers
@@ -195,3 +196,19 @@ async def test_a_queue_that_goes_away_while_it_is_sent_to_takes_nothing(postgres
     await foreign.close()
     with pytest.raises(QueueNotFound):
         await sending
+
+
+async def test_a_script_that_waits_for_a_row_does_not_hold_up_other_scripts(postgres_url, ours):
+    await ours.declare(ORDERS, QueueSettings(duplicate_detection=60))
+    await ours.declare("others", QueueSettings())
+    inside = ours.scripted(Together(now))
+    foreign = await asyncpg.connect(postgres_url)
+    async with foreign.transaction():
+        await ours.apply_within([Send(ORDERS, message("held"))], foreign)
+        waiting = asyncio.create_task(ours.apply_inside([Send(ORDERS, message("held"))], inside))
+        await asyncio.wait([waiting], timeout=0.2)  # until it waits for what becomes of that id
+        (number,) = await ours.apply_inside([Send("others", message("other"))], inside)
+        assert number is not None
+        assert not waiting.done()
+    await foreign.close()
+    assert await outcome(waiting) in ([None], UNAVAILABLE)

@@ -64,7 +64,7 @@ from redrive.engines.postgres.requests import (
     queue_of,
 )
 from redrive.engines.postgres.schema import QUOTE, migrate
-from redrive.engines.postgres.script_groups import Looks, ScriptGroups
+from redrive.engines.postgres.script_groups import Looks, ScriptGroups, ScriptLanes
 from redrive.engines.postgres.slow_readers import SIZE, SlowReaders
 from redrive.engines.postgres.store import COLUMNS, Store
 from redrive.engines.postgres.upkeep import Tidying
@@ -141,8 +141,7 @@ class PostgresEngine(HistoryVerbs):
         done = AfterGroup(self._tell, self._history.tallies.add)
         shared = self._database, self._queues, self._tidying, self._giving_back, done
         self._groups = Groups(*shared)
-        self._script_groups = ScriptGroups(*shared)
-        self._script_groups.make_driver = self._driver
+        self._script_lanes = ScriptLanes(partial(ScriptGroups, *shared), self._driver)
         self._looks = Looks(self._database, self._driver)
         self._looked_at = -math.inf
         self._under_way: set[asyncio.Future[Any]] = set()
@@ -174,7 +173,7 @@ class PostgresEngine(HistoryVerbs):
         """Finish what was accepted, and disconnect."""
         self._database.check_loop()
         await self._hints.close()
-        for lane in (self._groups, self._script_groups, self._looks):
+        for lane in (self._groups, self._script_lanes, self._looks):
             await lane.finish()
         while self._giving_back or self._under_way:  # what is under way may find that its caller has left
             await asyncio.gather(*self._giving_back, *self._under_way, return_exceptions=True)
@@ -261,7 +260,7 @@ class PostgresEngine(HistoryVerbs):
     ) -> list[EffectResult]:
         """Apply all effects or none; ``inside``, a coroutine function of the driver's connection, runs first."""
         if isinstance(inside, ScriptedPart) and _ORDINARY.issuperset(map(type, effects)):
-            return await self._script_groups.submit(ScriptRequest(inside.script, effects))
+            return await self._script_lanes.submit(ScriptRequest(inside.script, effects))
 
         async def do(store: Store) -> list[EffectResult]:
             await _do_theirs(inside, store.connection)
@@ -321,7 +320,7 @@ class PostgresEngine(HistoryVerbs):
 
         def ask() -> Coroutine[Any, Any, list[Received]]:
             # a stage that stores a task makes room for the next one: both are one transaction, as completions are
-            groups = self._script_groups if self._script_groups.is_waited_for else self._groups
+            groups = self._script_lanes if self._script_lanes.is_waited_for else self._groups
             return groups.submit(LockRequest(queue, most, self._give_back, delete=delete))
 
         return await self._found(ask, lambda: self._is_there(queue))
@@ -472,7 +471,7 @@ class PostgresEngine(HistoryVerbs):
     async def run(self, script: Callable[[], Script[T]]) -> T:
         """Run a script of statements in a transaction."""
         if isinstance(script, Together):
-            return await self._script_groups.run(script)  # type: ignore[no-any-return]  # what the script returns
+            return await self._script_lanes.run(script)  # type: ignore[no-any-return]  # what the script returns
         return await self._database.transaction(lambda connection: self._run_script(connection, script), PLANNED)
 
     async def look(self, script: Callable[[], Script[T]]) -> T:

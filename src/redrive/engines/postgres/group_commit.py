@@ -46,16 +46,19 @@ class Request(Generic[T]):
 
 
 class Lane(Generic[A]):
-    """Runs requests in groups, one group at a time.
+    """Runs requests in groups.
 
     Args:
         run: runs a group, and gives each of its callers the result or the error.
+        width: how many groups may run at the same time.
     """
 
-    def __init__(self, run: Callable[[list[A]], Awaitable[None]]) -> None:
+    def __init__(self, run: Callable[[list[A]], Awaitable[None]], width: int = 1) -> None:
         self._run = run
+        self._width = width
         self._pending: list[A] = []
-        self._working: asyncio.Task[None] | None = None
+        self._working: set[asyncio.Task[None]] = set()
+        self._is_beginning = False
 
     @property
     def is_waited_for(self) -> bool:
@@ -65,9 +68,10 @@ class Lane(Generic[A]):
     async def submit(self, ask: Request[T]) -> T:
         """Run a request with the next group; return its result."""
         self._pending.append(ask)  # type: ignore[arg-type]  # A is the kind that run takes
-        if self._working is None:
+        if not self._is_beginning and len(self._working) < self._width:
             # it begins with the next turn of the event loop: requests of this turn are in the same group
-            self._working = asyncio.create_task(self._work(), name="redrive-postgres-lane")
+            self._is_beginning = True
+            self._working.add(asyncio.create_task(self._work(), name="redrive-postgres-lane"))
         try:
             return await ask.future
         except asyncio.CancelledError:
@@ -77,15 +81,16 @@ class Lane(Generic[A]):
 
     async def close(self) -> None:
         """Wait until everything that was submitted is done."""
-        while self._working is not None:
-            await asyncio.wait([self._working])
+        while self._working:
+            await asyncio.wait(self._working)
 
     async def _work(self) -> None:
+        self._is_beginning = False
         try:
             while group := self._next_group():
                 await self._do(group)
         finally:
-            self._working = None
+            self._working.remove(asyncio.current_task())  # type: ignore[arg-type]  # there is one
 
     async def _do(self, group: list[A]) -> None:
         try:

@@ -86,7 +86,7 @@ class Groups:
         self._tidying = tidying
         self._giving_back = giving_back
         self._after = after
-        self._lane: Lane[Any] = Lane(self._run)
+        self._lane: Lane[Any] = Lane(self.carry_out)
         self._connection: Any = None
         self.exchange_sql = database.sql(_EXCHANGE)
 
@@ -104,7 +104,7 @@ class Groups:
         """Wait until everything that was submitted is done."""
         await self._lane.close()
 
-    async def _run(self, group: list[Any]) -> None:
+    async def carry_out(self, group: list[Any]) -> None:
         """Run a group in one transaction; if one of its locks is no longer valid, run each request by itself."""
         if self._giving_back:  # so that this group finds the messages that earlier callers give back
             await asyncio.wait(self._giving_back)

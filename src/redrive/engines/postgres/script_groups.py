@@ -7,7 +7,7 @@ were as it expects; if a row is not, the statement fails. Then, as whenever one 
 and the one whose row was another is run step by step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -29,15 +29,57 @@ from redrive.engines.sql.together import at_once, run_together, together_at_once
 T = TypeVar("T")
 MakeDriver = Callable[[Connection], PostgresDriver]
 
+_WIDTH = 2
+
+
+class ScriptLanes:
+    """Runs scripts in groups, two groups at the same time.
+
+    The server needs about as long for a group as this process needs to make the next one. With two groups neither waits
+    for the other; with more, they wait for each other at the server.
+
+    Args:
+        make_groups: returns what runs one group after another.
+        make_driver: returns what runs the statements of a script.
+    """
+
+    def __init__(self, make_groups: Callable[[], "ScriptGroups"], make_driver: MakeDriver) -> None:
+        self._free = [make_groups() for _ in range(_WIDTH)]
+        for groups in self._free:
+            groups.make_driver = make_driver
+        self._database = self._free[0].database
+        self._lane: Lane[Any] = Lane(self._run, width=_WIDTH)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a request waits for the next group to begin."""
+        return self._lane.is_waited_for
+
+    def submit(self, ask: Request[T]) -> Coroutine[Any, Any, T]:
+        """Run a request with the next group; return its result, to be awaited."""
+        self._database.check_loop()
+        return self._lane.submit(ask)
+
+    async def run(self, script: Together) -> Any:  # noqa: ANN401 - what the script returns
+        """Run a script with the next group; return its result."""
+        return await self.submit(ScriptRequest(script))
+
+    async def finish(self) -> None:
+        """Wait until everything that was submitted is done."""
+        await self._lane.close()
+
+    async def _run(self, group: list[Any]) -> None:
+        groups = self._free.pop()
+        try:
+            await groups.carry_out(group)
+        finally:
+            self._free.append(groups)
+
 
 class ScriptGroups(Groups):
     """Runs scripts in groups, one group after another; between groups it holds no connection."""
 
     make_driver: MakeDriver
-
-    async def run(self, script: Together) -> Any:  # noqa: ANN401 - what the script returns
-        """Run a script with the next group; return its result."""
-        return await self.submit(ScriptRequest(script))
 
     async def _exchange_once(self, group: list[Any]) -> None:
         try:
