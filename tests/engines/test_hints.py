@@ -119,6 +119,15 @@ async def test_a_look_that_fails_is_not_the_last(world):
     await waiting
 
 
+async def test_a_look_with_an_unexpected_error_is_told_and_is_not_the_last(world, caplog):
+    world.finds = [TypeError("a fault of ours"), ["orders"]]
+    waiting = await world.waiting()
+    await world.pass_time(1)
+    assert waiting.done()
+    await waiting
+    assert "a fault of ours" in caplog.text
+
+
 async def test_whoever_stops_waiting_is_forgotten(world):
     waiting = await world.waiting()
     waiting.cancel()

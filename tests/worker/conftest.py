@@ -14,7 +14,7 @@ from redrive.worker import Worker
 
 
 class FlakyEngine(SqliteEngine):
-    """A SQLite engine some of whose verbs can be broken, and that knows whether it is at work in a thread."""
+    """A SQLite engine some of whose verbs can be broken, and that knows whether it has anything to do."""
 
     def __init__(self, path, *, clock):
         super().__init__(path, clock=clock)
@@ -22,43 +22,34 @@ class FlakyEngine(SqliteEngine):
         self.calls: list[str] = []
         self.limits: list[int] = []
         self.renewed: list[int] = []
-        self.at_work = 0
 
     def _meet(self, verb):
         self.calls.append(verb)
         if verb in self.broken:
             raise EngineUnavailable(f"no {verb} today")
 
-    async def _counted(self, doing):
-        self.at_work += 1
-        try:
-            return await doing
-        finally:
-            self.at_work -= 1
+    @property
+    def is_idle(self):
+        """Whether nothing that was asked of it, by whatever verb, is under way in its thread or waits for it."""
+        return self._writer._is_idle()
 
     async def apply(self, effects):
         self._meet("apply")
-        return await self._counted(super().apply(effects))
+        return await super().apply(effects)
 
     async def lock_next(self, queue, limit, **how):
         self._meet("lock_next")
         self.limits.append(limit)
-        return await self._counted(super().lock_next(queue, limit, **how))
+        return await super().lock_next(queue, limit, **how)
 
     async def lock_in_session(self, session, limit, **how):
         self._meet("lock_in_session")
-        return await self._counted(super().lock_in_session(session, limit, **how))
+        return await super().lock_in_session(session, limit, **how)
 
     async def renew(self, locks):
         self._meet("renew")
         self.renewed.append(len(locks))
-        return await self._counted(super().renew(locks))
-
-    async def upkeep(self, limit=1_000):
-        return await self._counted(super().upkeep(limit))
-
-    async def _look(self):
-        return await self._counted(super()._look())
+        return await super().renew(locks)
 
 
 class Lab:
@@ -96,7 +87,7 @@ class Lab:
         quiet = 0
         while quiet < count:
             await self.clock.sleep_async(0)
-            quiet = 0 if self.engine.at_work else quiet + 1
+            quiet = quiet + 1 if self.engine.is_idle else 0
 
     async def until(self, holds: Callable[[], object]):
         while not holds():

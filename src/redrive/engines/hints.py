@@ -6,6 +6,7 @@ made.
 """
 
 import asyncio
+import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
@@ -13,6 +14,8 @@ from redrive.clock import Clock, pause
 from redrive.errors import RedriveError
 
 _A_MOMENT_S = 5.0
+
+_logger = logging.getLogger("redrive.broker")
 
 
 class Hints:
@@ -110,6 +113,9 @@ class Hints:
             try:
                 found, next_due = await self._look(queues)
             except RedriveError:  # the next receive reports it; waking all receivers again and again would not help
+                found, next_due = (), None
+            except Exception:  # a look that ends without a word would leave every receiver to its longest wait
+                _logger.exception("looking for messages failed with an unexpected error and will be tried again")
                 found, next_due = (), None
             self.wake(found)
             left = math.inf if next_due is None else next_due - self._clock.time()

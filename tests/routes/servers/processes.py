@@ -2,6 +2,7 @@
 """Servers of the tests' own, in folders that go away with them: Valkey and NATS, from packages on PyPI."""
 
 import importlib.util
+import os
 import shutil
 import signal
 import socket
@@ -82,8 +83,9 @@ class ServerProcess:
             self._process = None
 
     def freeze(self):
-        """Keep it from doing anything."""
+        """Keep it from doing anything; a signal is only on its way when it was sent, so wait until it has stopped."""
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def thaw(self):
         """Let it go on."""
