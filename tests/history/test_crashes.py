@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Processes that die: at most the last second is lost, and nothing is ever counted twice."""
 
+import asyncio
+
 import pytest
 
 from redrive.broker import Broker, Message, Send
@@ -9,6 +11,7 @@ from redrive.errors import EngineUnavailable
 from redrive.history.buckets import HOUR
 from tests.history.conftest import rows
 from tests.history.test_rounds import store
+from tests.patience import PATIENCE_S
 
 
 class Killed(BaseException):
@@ -50,10 +53,9 @@ async def test_what_was_counted_is_stored_within_a_second(place):
         await broker.declare("orders")
         await broker.send("orders", b"1")
         other = await place.broker()
-        for _ in range(100):
-            place.clock.advance(1)
-            if found := await rows(other, "metric = 'sent'", "n"):
-                break
+        async with asyncio.timeout(PATIENCE_S):
+            while not (found := await rows(other, "metric = 'sent'", "n")):
+                place.clock.advance(1)
         assert found == [(1,)]
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A server without a socket: its desk on each database, and clients of every kind."""
 
-import asyncio
 from contextlib import AsyncExitStack
 
 import httpx
@@ -11,6 +10,7 @@ from redrive import connect, open_recovery
 from redrive.access import Principal, Role
 from redrive.server import ServerSettings, create_app, open_desk
 from tests.cheap_passwords import use_cheap_passwords
+from tests.http.site import until
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -68,8 +68,4 @@ def client(as_someone):
 
 async def until_asleep(clock):
     """Let other tasks run until one of them waits for a clock."""
-    for _ in range(1_000):
-        await asyncio.sleep(0)  # noqa: TID251 - nothing is waited for but a turn
-        if clock.sleepers:
-            return
-    raise AssertionError("nothing waits for the clock")
+    await until(lambda: clock.sleepers)

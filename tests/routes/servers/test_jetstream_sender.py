@@ -124,7 +124,7 @@ async def test_a_header_that_cannot_be_sent_is_rejected_with_the_fix(opened):
 
 @pytest.mark.usefixtures("jetstream")
 async def test_a_server_that_does_not_answer_is_tried_again(opened, nats_server):
-    sender = opened(timeout=0.2)
+    sender = opened(timeout=2)  # a busy server answers within that
     assert await sender.send(Message(b"x"), "1") == Delivered()
     nats_server.freeze()
     try:
