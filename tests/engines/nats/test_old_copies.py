@@ -181,9 +181,10 @@ async def test_two_who_settle_the_same_message_at_the_same_time_are_not_one_batc
             *(other.apply([Complete(lock), bill]) for lock, bill in zip((found.lock, again), bills, strict=True)),
             return_exceptions=True,
         )
-    assert [type(each) for each in results] == [list, LockLost]
-    assert [one.id for one in await other.peek(ORDERS, 10)] == ["bill 0"]
+    left = [one.id for one in await other.peek(ORDERS, 10)]
     await other.close()
+    assert {type(each) for each in results} == {list, LockLost}, "either may be first"
+    assert left == [f"bill {number}" for number in range(2) if isinstance(results[number], list)]
 
 
 async def test_messages_that_come_after_the_end_of_a_pull_are_received(engine, monkeypatch):
