@@ -2,7 +2,8 @@
 
 Beside the same hand-overs by the broker alone, without a ledger: equal messages, equally many sends, receives and
 completions by as many workers; and, on PostgreSQL, beside a DBOS workflow with the same four steps. Then with many old
-tasks in the tables, and the questions that people ask. ``--only`` chooses some of that.
+tasks in the tables, and the questions that people ask. ``--only`` chooses some of that; ``--only share`` measures the
+pipeline beside the hand-overs, one right after the other, in many rounds.
 
 Time on the wall, because a durable store waits for the disk. Each round measures all subjects one after another, and
 ratios are medians of the rounds' ratios. It reports and does not judge.
@@ -17,7 +18,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 import pipeline_kills
 from pipeline_subjects import BODY, SUBJECTS, HandOvers, Staged
@@ -30,11 +31,13 @@ MANY = 64
 """So many submitters are many."""
 
 PARTS = ("stages", "size", "questions", "kills")
+SHARE = "share"
+"""Only when it is asked for: the pipeline beside the hand-overs, in more rounds than *stages*."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is measured: rounds, items of a round, sizes of the tables, items and kills of the last part."""
+    """How much is measured: rounds, items of a round, sizes of the tables, items and kills of the last part, turns."""
 
     rounds: int
     items: int
@@ -42,10 +45,11 @@ class Effort:
     asked: int
     killed: int
     kills: int
+    turns: int
 
 
-FULL = Effort(5, 3_000, (10_000, 1_000_000), 15, 200, 5)
-QUICK = Effort(1, 40, (100, 1_000), 2, 12, 1)
+FULL = Effort(5, 3_000, (10_000, 1_000_000), 15, 200, 5, 21)
+QUICK = Effort(1, 40, (100, 1_000), 2, 12, 1, 2)
 WAYS = {"four stages": True, "no slots: sent at once": False}
 
 
@@ -99,6 +103,32 @@ def stages_table(engine, found):
             share = median(rate / base for rate, base in zip(rounds, raw, strict=True))
             rows.append([f"{name}: {way}", f"{median(rounds):,.0f}", f"{share:.2f}x"])
     return Table(f"Through all stages, {engine}: items/s", ["subject", "items/s", "to layer 2"], rows)
+
+
+def measure_share(engine, effort, progress):
+    """Return the rates of hand-overs and pipeline, round by round, by submitters; each goes first in every other."""
+    found = {_submitters(many): [] for many in (MANY, 1)}
+    for turn in range(effort.turns):
+        progress(f"{engine.name}, turn {turn + 1} of {effort.turns}: hand-overs and pipeline")
+        for many in (MANY, 1):
+            rates = {}
+            for kind in (HandOvers, Staged) if turn % 2 else (Staged, HandOvers):
+                items = effort.items if many > 1 else effort.items // 4
+                rates[kind] = asyncio.run(measure_once(kind(), engine, items, many))
+            found[_submitters(many)].append((rates[HandOvers], rates[Staged]))
+    return found
+
+
+def share_table(engine, found):
+    """Return the table of what is left of the speed of the hand-overs."""
+    rows = []
+    for label, pairs in found.items():
+        raw, ours = (median(each[place] for each in pairs) for place in (0, 1))
+        low, middle, high = quantiles([ours_rate / raw_rate for raw_rate, ours_rate in pairs], n=4)
+        half = f"{low:.2f} to {high:.2f}"
+        rows.append([f"redrive, {label}", f"{raw:,.0f}", f"{ours:,.0f}", f"{middle:.2f}x", half])
+    heads = ["subject", "hand-overs", "pipeline", "to layer 2, median of rounds", "half of the rounds"]
+    return Table(f"Four stages beside their hand-overs, {engine}: items/s", heads, rows)
 
 
 async def _filled(engine, url, items):
@@ -179,6 +209,9 @@ def measure(engine, effort, parts, progress):
     if "stages" in parts:
         figures["stages"] = measure_stages(engine, effort, progress)
         shown.append(stages_table(engine.name, figures["stages"]))
+    if SHARE in parts:
+        figures[SHARE] = measure_share(engine, effort, progress)
+        shown.append(share_table(engine.name, figures[SHARE]))
     if "kills" in parts:
         figures["kills"] = asyncio.run(measure_kills(engine, effort, progress))
         shown.append(kills_table(engine.name, effort, figures["kills"]))
@@ -198,7 +231,7 @@ def arguments():
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", choices=[*ENGINES, "all"], default="all", help="the databases to measure in")
-    parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="what to measure")
+    parser.add_argument("--only", choices=[*PARTS, SHARE], nargs="+", default=PARTS, help="what to measure")
     parser.add_argument("--quick", action="store_true", help="a moment, to see that it runs; do not trust the figures")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="a folder on the disk to measure")
     parser.add_argument("--json", metavar="FILE", help="write all figures, round by round")

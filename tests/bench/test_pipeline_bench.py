@@ -52,3 +52,13 @@ def test_it_runs_is_written_down_and_leaves_nothing_behind(engine, folder, tmp_p
     assert "Through all stages" in ran.stdout
     assert "stale" not in page.read_text()
     assert list(folder.iterdir()) == []
+
+
+def test_the_share_of_the_hand_overs_is_measured_in_turns(folder, tmp_path):
+    figures = tmp_path / "figures.json"
+    command = [sys.executable, SCRIPT, "--quick", "--engine", "sqlite", "--only", "share", "--dir", folder]
+    ran = subprocess.run([*command, "--json", figures], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(figures.read_text())["figures"]["sqlite"]["share"]
+    assert {label: len(pairs) for label, pairs in found.items()} == {"64 submitters": 2, "a lone submitter": 2}
+    assert "half of the rounds" in ran.stdout
