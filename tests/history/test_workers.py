@@ -63,6 +63,23 @@ async def test_a_worker_is_known_while_it_runs(broker, history, place):
     assert await history.workers() == []
 
 
+async def test_a_worker_is_reported_again_after_an_unexpected_error(broker, history, place, monkeypatch, caplog):
+    worker, errors, present = Worker("billing"), [TypeError("a fault of ours")], broker.engine.worker_present
+    worker.handler("orders")(print)
+
+    async def failing(*given):
+        if errors:
+            raise errors.pop()
+        return await present(*given)
+
+    monkeypatch.setattr(broker.engine, "worker_present", failing)
+    running = asyncio.create_task(worker.run(broker))
+    await until(history.workers, place.clock)
+    worker.stop()
+    await running
+    assert "a fault of ours" in caplog.text
+
+
 async def test_a_worker_that_is_not_heard_of_is_forgotten(broker, history, place):
     await broker.engine.worker_present(report("a"), 20)
     place.clock.advance(10)

@@ -10,7 +10,7 @@ import pytest
 
 from redrive import connect, open_attention
 from redrive.attention import Facts, GroupFact
-from redrive.clock import utc
+from redrive.clock import pause, system_clock, utc
 from redrive.errors import InvalidSetting, WebhookConflict, WebhookNotFound
 from redrive.http import client as http_client
 from redrive.http.signing import signature, signing_key
@@ -18,6 +18,7 @@ from redrive.notifications import EVENTS, NOTIFICATIONS, notices_of
 from redrive.recovery import Operation, OperationState, Plan
 from redrive.testing import ManualClock
 from redrive.wiring import open_notifications
+from tests.patience import PATIENCE_S
 
 PUBLIC = "93.184.215.14"
 URL = "https://hooks.example.com/1"
@@ -240,6 +241,28 @@ async def test_an_operation_that_had_ended_before_a_webhook_was_added_is_not_sen
     assert await notifications.look() == 1
     (message,) = await notifications.broker.peek(NOTIFICATIONS)
     assert json.loads(message.message.body)["said"]["subject"] == "operation:2"
+
+
+@pytest.mark.parametrize("made", ["sqlite"], indirect=True)
+async def test_an_unexpected_error_does_not_end_the_looking(made, monkeypatch, caplog):
+    notifications, looked = made(Facts(now=utc(0))), asyncio.Event()
+    errors = [TypeError("a fault of ours")]
+
+    async def look():
+        if errors:
+            raise errors.pop()
+        looked.set()
+
+    monkeypatch.setattr(notifications, "look", look)
+    running = asyncio.create_task(notifications.run())
+    async with asyncio.timeout(PATIENCE_S):
+        while not looked.is_set():
+            assert not running.done()
+            notifications.clock.advance(1.0)
+            await pause(system_clock, 0.001)
+    notifications.stop()
+    await running
+    assert "a fault of ours" in caplog.text
 
 
 async def test_what_is_so_again_after_a_while_is_new(made, facts):

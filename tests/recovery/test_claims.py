@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from redrive.broker import Send
-from redrive.errors import LeaseLost, OperationConflict
+from redrive.errors import EngineUnavailable, LeaseLost, OperationConflict
 from redrive.recovery import OperationState, Outcome, Status
 from redrive.recovery.operation import Holder, in_the_way
 from tests.recovery.sites import Crash
@@ -410,10 +410,13 @@ async def test_what_a_dead_process_marked_last_another_finishes(site):
     assert (await process.recovery.operation(operation.number)).progress.forwarded == 3
 
 
-async def test_a_live_neighbour_is_left_alone(site):
-    """L5.5: a process that is slow, and renews its lease, is not taken for dead."""
+@pytest.mark.parametrize("fault", [None, EngineUnavailable("away"), TypeError("a fault of ours")])
+async def test_a_live_neighbour_is_left_alone(site, fault):
+    """L5.5: a process that is slow, and renews its lease, is not taken for dead; nor if a renewal fails."""
     slow, quick = await site.open(), await site.open()
     await slow.fail(3)
+    if fault is not None:
+        slow.fails("ledger.renew", fault)
     await slow.recovery.recover("status:unresolved")
     sessions = []
 

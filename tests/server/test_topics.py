@@ -129,13 +129,14 @@ async def test_one_row_is_read_a_second_for_any_number_of_streams_and_none_witho
     watching.cancel()
 
 
-async def test_after_an_outage_everything_may_have_changed():
+@pytest.mark.parametrize("error", [EngineUnavailable("away"), TypeError("a fault of ours")])
+async def test_after_an_outage_everything_may_have_changed(error):
     clock, row = ManualClock(), Row()
     hub = TopicHub(clock)
     stream = hub.open(hears)
     watching = asyncio.create_task(hub.watch(row))
     await until_asleep(clock)
-    row.error = EngineUnavailable("away")
+    row.error = error
     clock.advance(1.0)
     await until_asleep(clock)
     row.error = None

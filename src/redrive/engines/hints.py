@@ -108,14 +108,18 @@ class Hints:
             self._looking = None
 
     async def _look_around(self) -> None:
+        is_logged = False
         while True:
             queues = list(self._waiting)
             try:
                 found, next_due = await self._look(queues)
+                is_logged = False
             except RedriveError:  # the next receive reports it; waking all receivers again and again would not help
                 found, next_due = (), None
             except Exception:  # a look that ends without a word would leave every receiver to its longest wait
-                _logger.exception("looking for messages failed with an unexpected error and will be tried again")
+                if not is_logged:
+                    _logger.exception("looking for messages failed with an unexpected error and will be tried again")
+                is_logged = True
                 found, next_due = (), None
             self.wake(found)
             left = math.inf if next_due is None else next_due - self._clock.time()

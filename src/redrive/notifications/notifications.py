@@ -268,6 +268,8 @@ class Notifications:
                 _logger.warning(
                     "what needs a person could not be found out, and is tried again: %s", one_line(error, 300)
                 )
+            except Exception:  # no webhook would be called any more, and no one would know
+                _logger.exception("what needs a person could not be found out, and the error was unexpected")
             await pause(self._broker.clock, _LOOK_EVERY_S)
 
     async def _close(self) -> None:

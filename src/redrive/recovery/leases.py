@@ -64,5 +64,5 @@ class Leases:
             await pause(self._clock, self._seconds / 3)
             try:
                 await self._ledger.renew(lease, self._seconds)
-            except RedriveError as error:  # the next renewal may succeed before the lease ends
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next may succeed before the lease ends
                 self._report(RecoveryFault.of(f"renewing {lease.name}", error))

@@ -180,4 +180,8 @@ class TopicHub:
                     if not is_away:
                         _logger.warning("what has changed could not be read: %s", one_line(error, 300))
                     is_away = True
+                except Exception:  # no page would be live any more, and none would say so
+                    if not is_away:
+                        _logger.exception("what has changed could not be read, and the error was unexpected")
+                    is_away = True
             await pause(self._clock, _LOOK_EVERY_S)

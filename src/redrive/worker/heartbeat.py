@@ -50,6 +50,8 @@ async def _beat(store: Attendance, look: Callable[[], WorkerReport], clock: Cloc
                 await store.worker_present(look(), LASTS_S)
             except RedriveError as error:  # it is forgotten if that goes on
                 _logger.info("the worker could not be reported, which will be tried again: %s", error)
+            except Exception:  # a worker that is not heard of is shown as gone while it works
+                _logger.exception("the worker could not be reported, which will be tried again; that was unexpected")
             await pause(clock, EVERY_S)
     finally:
         with suppress(RedriveError):  # then it is forgotten by itself

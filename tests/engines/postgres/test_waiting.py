@@ -48,3 +48,20 @@ async def test_a_receiver_is_told_by_another_process(broker, postgres_url, empti
         await broker.send(ORDERS, b"wake up")
         (delivery,) = await asyncio.wait_for(receiving, PATIENCE_S)
         assert delivery.body == b"wake up"
+
+
+async def test_listening_goes_on_after_an_unexpected_error(broker, monkeypatch, caplog):
+    listener, errors = broker.engine._listener, [TypeError("a fault of ours")]
+    listen = listener._listen_on
+
+    async def failing(connection):
+        if errors:
+            raise errors.pop()
+        await listen(connection)
+
+    monkeypatch.setattr(listener, "_listen_on", failing)
+    receiving = asyncio.create_task(broker.receive(ORDERS, wait=2 * PATIENCE_S))
+    await asyncio.wait_for(listener._heard.wait(), PATIENCE_S)
+    await broker.send(ORDERS, b"the end")
+    await receiving
+    assert "a fault of ours" in caplog.text

@@ -90,6 +90,9 @@ class Listener:
                 await self._listen_on(connection)
             except Trouble as error:
                 _logger.debug("the listening connection was lost: %s", error)
+            except Exception:  # without a listener, messages of other processes are found late
+                _logger.exception("listening ended with an unexpected error, and begins again")
+                await pause(system_clock, _AGAIN_S)
             finally:
                 connection.terminate()
             await pause(system_clock, _EVERY_S)
