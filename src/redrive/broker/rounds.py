@@ -3,9 +3,9 @@
 
 import logging
 
+from redrive.background import KeepGoing
 from redrive.broker.port import Maintenance, Tallying
 from redrive.clock import Clock, pause
-from redrive.errors import RedriveError
 
 _FLUSH_EVERY_S = 1.0
 """How much of the history the death of a process may lose."""
@@ -28,6 +28,8 @@ class Rounds:
         self._tallying = tallying
         self._clock = clock
         self._every = every
+        self._upkeep = KeepGoing(_logger, "upkeep failed")
+        self._history = KeepGoing(_logger, "storing the history failed")
 
     async def run(self) -> None:
         """Do them, again and again."""
@@ -44,19 +46,11 @@ class Rounds:
 
     async def _keep_up(self) -> bool:
         """Do one round of upkeep; False if more is due at once."""
-        try:
+        with self._upkeep:
             return (await self._engine.upkeep()).is_finished
-        except RedriveError as error:
-            _logger.warning("upkeep failed and will be tried again: %s", error)
-        except Exception:  # upkeep that ends without a word would be missed when it is too late
-            _logger.exception("upkeep failed with an unexpected error and will be tried again")
         return True
 
     async def _flush(self) -> None:
         if self._tallying is not None:
-            try:
+            with self._history:
                 await self._tallying.flush_tallies()
-            except RedriveError as error:
-                _logger.warning("the history could not be stored and will be tried again: %s", error)
-            except Exception:
-                _logger.exception("the history could not be stored, and the error was unexpected; it is tried again")

@@ -10,8 +10,8 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
+from redrive.background import KeepGoing
 from redrive.clock import Clock, pause
-from redrive.errors import RedriveError
 
 _A_MOMENT_S = 5.0
 
@@ -108,20 +108,13 @@ class Hints:
             self._looking = None
 
     async def _look_around(self) -> None:
-        is_logged = False
+        # The next receive reports what is wrong; waking all receivers again and again would not help.
+        keep_going = KeepGoing(_logger, "looking for messages failed", level=logging.DEBUG)
         while True:
-            queues = list(self._waiting)
-            try:
-                found, next_due = await self._look(queues)
-                is_logged = False
-            except RedriveError:  # the next receive reports it; waking all receivers again and again would not help
-                found, next_due = (), None
-            except Exception:  # a look that ends without a word would leave every receiver to its longest wait
-                if not is_logged:
-                    _logger.exception("looking for messages failed with an unexpected error and will be tried again")
-                is_logged = True
-                found, next_due = (), None
-            self.wake(found)
+            next_due: float | None = None
+            with keep_going:
+                found, next_due = await self._look(list(self._waiting))
+                self.wake(found)
             left = math.inf if next_due is None else next_due - self._clock.time()
             if left > 0:  # otherwise it has come due during the look, and the next look finds it
                 await pause(self._clock, min(self._every, left))

@@ -16,9 +16,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from redrive.attention import Attention
+from redrive.background import KeepGoing
 from redrive.broker import Broker, Message, Send
 from redrive.clock import pause, utc
-from redrive.errors import InvalidSetting, RedriveError, WebhookConflict, WebhookNotFound
+from redrive.errors import InvalidSetting, WebhookConflict, WebhookNotFound
 from redrive.http import client as http_client
 from redrive.http.public_address import AddressRefused, Network, Resolve, pinned_request, resolved
 from redrive.http.signing import secret_of, signing_key
@@ -261,15 +262,10 @@ class Notifications:
         self._worker.stop()
 
     async def _look_on(self) -> None:
+        keep_going = KeepGoing(_logger, "looking for what needs a person failed")
         while not self._stopping.is_set():
-            try:
+            with keep_going:
                 await self.look()
-            except RedriveError as error:
-                _logger.warning(
-                    "what needs a person could not be found out, and is tried again: %s", one_line(error, 300)
-                )
-            except Exception:  # no webhook would be called any more, and no one would know
-                _logger.exception("what needs a person could not be found out, and the error was unexpected")
             await pause(self._broker.clock, _LOOK_EVERY_S)
 
     async def _close(self) -> None:

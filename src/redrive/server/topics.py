@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from redrive.access.store import LastChanges
+from redrive.background import KeepGoing
 from redrive.clock import Clock, pause
-from redrive.errors import RedriveError, TooManyStreams
-from redrive.printable import one_line
+from redrive.errors import TooManyStreams
 from redrive.recovery import MessageFailed, MessageRecovered, MessageSetAside, OperationChanged, OperationHalted
 from redrive.telemetry import Event
 
@@ -168,20 +168,13 @@ class TopicHub:
             look: reads the row.
         """
         before: LastChanges | None = None
-        is_away = False
+        keep_going = KeepGoing(_logger, "reading what has changed failed")
         while True:
             if self._streams:
-                try:
+                with keep_going:
                     after = await look()
-                    is_new = is_away or before is None  # what has changed before the first look is not known
+                    # what has changed before the first look, or since the last that succeeded, is not known
+                    is_new = keep_going.has_failed or before is None
                     self.tell(*((EVERYTHING,) if is_new else changed_topics(before, after)))
-                    before, is_away = after, False
-                except RedriveError as error:
-                    if not is_away:
-                        _logger.warning("what has changed could not be read: %s", one_line(error, 300))
-                    is_away = True
-                except Exception:  # no page would be live any more, and none would say so
-                    if not is_away:
-                        _logger.exception("what has changed could not be read, and the error was unexpected")
-                    is_away = True
+                    before = after
             await pause(self._clock, _LOOK_EVERY_S)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
+from redrive.background import KeepGoing
 from redrive.broker import Broker
 from redrive.broker.port import Attendance, WorkerReport, find_ability
 from redrive.clock import Clock, pause
@@ -44,14 +45,11 @@ async def heartbeat(broker: Broker, look: Callable[[], WorkerReport]) -> AsyncGe
 async def _beat(store: Attendance, look: Callable[[], WorkerReport], clock: Clock) -> None:
     await pause(clock, FIRST_S)
     session = look().session
+    keep_going = KeepGoing(_logger, "reporting that the worker is there failed", level=logging.INFO)
     try:
         while True:
-            try:
+            with keep_going:
                 await store.worker_present(look(), LASTS_S)
-            except RedriveError as error:  # it is forgotten if that goes on
-                _logger.info("the worker could not be reported, which will be tried again: %s", error)
-            except Exception:  # a worker that is not heard of is shown as gone while it works
-                _logger.exception("the worker could not be reported, which will be tried again; that was unexpected")
             await pause(clock, EVERY_S)
     finally:
         with suppress(RedriveError):  # then it is forgotten by itself

@@ -11,6 +11,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable
 
+from redrive.background import KeepGoing
 from redrive.clock import pause, system_clock
 from redrive.engines.postgres.connections import Connections
 from redrive.engines.postgres.driver import Connection
@@ -80,22 +81,18 @@ class Listener:
 
     async def _listen(self) -> None:
         """Listen, and begin again when the connection is lost."""
+        # What is wrong with the database is reported by the broker's next call.
+        keep_going = KeepGoing(_logger, "listening failed", level=logging.DEBUG)
         while True:
-            try:
+            with keep_going:
                 connection = await self._database.connect_alone()
-            except RedriveError:  # the next call of the broker reports it
-                await pause(system_clock, _AGAIN_S)
-                continue
-            try:
-                await self._listen_on(connection)
-            except Trouble as error:
-                _logger.debug("the listening connection was lost: %s", error)
-            except Exception:  # without a listener, messages of other processes are found late
-                _logger.exception("listening ended with an unexpected error, and begins again")
-                await pause(system_clock, _AGAIN_S)
-            finally:
-                connection.terminate()
-            await pause(system_clock, _EVERY_S)
+                try:
+                    await self._listen_on(connection)
+                except Trouble as error:
+                    _logger.debug("the listening connection was lost: %s", error)
+                finally:
+                    connection.terminate()
+            await pause(system_clock, _AGAIN_S if keep_going.has_failed else _EVERY_S)
 
     async def _listen_on(self, connection: Connection) -> None:
         ended = asyncio.Event()
