@@ -135,14 +135,14 @@ async def test_an_async_handler_that_refuses_to_be_cancelled_gives_up_its_place(
 
 
 async def test_no_more_than_concurrency_hold_a_message_however_many_hang(lab, release):
-    begun, most, running = [], [], set()
+    begun, most, running, one_at_a_time = [], [], [], threading.Lock()
 
     @lab.worker.handler("orders", concurrency=2, max_lock_renewal=0)
     def handle(context: BlockingContext):
-        running.add(context)
-        most.append(sum(not each.is_lock_lost for each in running))
+        with one_at_a_time:
+            running.append(context)
+            most.append(sum(not each.is_lock_lost for each in running))
         hang(release, begun)
-        running.discard(context)
 
     await lab.broker.send_many("orders", [b"x"] * 4)
     await lab.start()
