@@ -82,28 +82,45 @@ async def test_no_statement_reads_a_large_table_from_beginning_to_end(process, s
     assert wrong == {}
 
 
-async def test_the_newest_failures_are_read_in_their_order(process, statements):
+INDEXES = {"unresolved": "redrive_failures_newest", "archived": "redrive_failures_settled_newest"}
+"""What has the failed messages of a status in the order of their last failures."""
+
+of_a_status = pytest.mark.parametrize(("status", "index"), INDEXES.items())
+
+
+async def fail_as(process, status):
+    ids = await process.fail(2)
+    if status == "archived":
+        await process.recovery.archive(ids)
+        await process.work()
+
+
+@of_a_status
+async def test_the_newest_failures_are_read_in_their_order(process, statements, status, index):
     """Without a sort of all of them."""
-    await process.fail(2)
-    page = await process.recovery.failed(order="last-failed")
-    await process.recovery.failed(order="last-failed", after=page[0].place)
+    await fail_as(process, status)
+    statements.clear()
+    page = await process.recovery.failed(f"status:{status}", order="last-failed")
+    await process.recovery.failed(f"status:{status}", order="last-failed", after=page[0].place)
     asked = [text for text in statements if "ORDER BY f.failed_at DESC" in text]
     assert len(asked) == 2
     path = (await process.sql("PRAGMA database_list"))[0][2]
     with sqlite3.connect(path) as connection:
         for each in asked:
             plan = str(connection.execute(f"EXPLAIN QUERY PLAN {each}", [0] * each.count("?")).fetchall())
-            assert "redrive_failures_newest" in plan
+            assert index in plan
             assert "TEMP B-TREE" not in plan
 
 
-async def test_the_newest_failures_of_a_group_are_read_in_their_order(process, statements):
+@of_a_status
+async def test_the_newest_failures_of_a_group_are_read_in_their_order(process, statements, status, index):
     """Neither is the whole group sorted, nor is a message read that is not shown."""
-    await process.fail(2)
-    group = (await process.recovery.groups())[0].id
+    await fail_as(process, status)
+    group = (await process.recovery.groups(f"status:{status}"))[0].id
     statements.clear()
-    page = await process.recovery.failed(f"group:{group}", order="last-failed", limit=1)
-    await process.recovery.failed(f"group:{group}", order="last-failed", after=page[0].place)
+    chosen = f"status:{status} group:{group}"
+    page = await process.recovery.failed(chosen, order="last-failed", limit=1)
+    await process.recovery.failed(chosen, order="last-failed", after=page[0].place)
     path = (await process.sql("PRAGMA database_list"))[0][2]
     with sqlite3.connect(path) as connection:
         plans = {
@@ -113,7 +130,7 @@ async def test_the_newest_failures_of_a_group_are_read_in_their_order(process, s
         }
     ordered = {text: plan for text, plan in plans.items() if "IN (SELECT value FROM json_each(?))" not in text}
     assert len(ordered) == 4
-    assert [text for text, plan in ordered.items() if "redrive_failures_newest" not in plan or "TEMP" in plan] == []
+    assert [text for text, plan in ordered.items() if index not in plan or "TEMP" in plan] == []
     assert [text for text in ordered if "redrive_failure_contents" in text] == []
 
 

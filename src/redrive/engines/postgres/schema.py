@@ -27,6 +27,7 @@ from redrive.engines.sql.pipeline.schema import ITEM_INDEX, PIPELINES
 from redrive.engines.sql.recovery.counts_schema import POSTGRES_COUNTS
 from redrive.engines.sql.recovery.group_snooze_schema import GROUP_SNOOZE
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY, TRACES
+from redrive.engines.sql.recovery.settled_order_schema import SETTLED_ORDER
 from redrive.engines.sql.routes.schema import ROUTES
 from redrive.errors import SchemaMismatch, UsageError
 
@@ -456,6 +457,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0021_group_snooze", POSTGRES.migration(GROUP_SNOOZE)),
     ("0022_views", POSTGRES.migration(VIEWS)),
     ("0023_cheaper_legs", legs_migration(CHOSEN, BODY, PLANS)),
+    ("0024_settled_order", POSTGRES.migration(SETTLED_ORDER)),
 )
 
 

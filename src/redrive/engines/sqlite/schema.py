@@ -21,6 +21,7 @@ from redrive.engines.sql.pipeline.schema import ITEM_INDEX, PIPELINES
 from redrive.engines.sql.recovery.counts_schema import SQLITE_COUNTS
 from redrive.engines.sql.recovery.group_snooze_schema import GROUP_SNOOZE
 from redrive.engines.sql.recovery.schema import KEYS, RECOVERY, TRACES
+from redrive.engines.sql.recovery.settled_order_schema import SETTLED_ORDER
 from redrive.engines.sql.routes.schema import ROUTES
 from redrive.errors import SchemaMismatch
 
@@ -166,6 +167,7 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0021_group_snooze", SQLITE.migration(GROUP_SNOOZE)),
     ("0022_views", SQLITE.migration(VIEWS)),
     ("0023_cheaper_legs", ""),  # a number and an entry of an index cost next to nothing in a file
+    ("0024_settled_order", SQLITE.migration(SETTLED_ORDER)),
 )
 
 _OLD_NAMES = re.compile(

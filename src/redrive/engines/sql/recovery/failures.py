@@ -83,28 +83,28 @@ def find(
     """Return failed messages in an order."""
     found = beyond((yield from condition(chosen)), after, order)
     if order is Order.LAST_FAILED and _is_of_some_kinds(chosen):
-        found = Condition("f.number IN @ints", [(yield from _last_failed(found, after, limit))])
+        found = Condition("f.number IN @ints", [(yield from _last_failed(chosen, found, after, limit))])
     rows = yield Sql(f"{SUMMARY} WHERE {found.text} ORDER BY {ORDERS[order].by} LIMIT ?", [*found.values, limit])
     return [summary_of(row) for row in rows]
 
 
 def _is_of_some_kinds(chosen: Filter) -> bool:
-    """Say whether a filter means the unresolved messages of some kinds, not all of them."""
-    unresolved = frozenset({Status.UNRESOLVED})
-    return chosen.status == unresolved and chosen.is_about_kinds and chosen != Filter(status=unresolved)
+    """Say whether a filter means the messages of some kinds, not all of them, in a status that has an index."""
+    is_indexed = len(chosen.status) == 1 and Status.RETRY_ISSUED not in chosen.status
+    return is_indexed and chosen.is_about_kinds and chosen != Filter(status=chosen.status)
 
 
 _NEAR = 10_000
 
 
-def _last_failed(found: Condition, after: Place, limit: int) -> Script[list[int]]:
-    """Return the numbers of the unresolved messages of some kinds that failed last.
+def _last_failed(chosen: Filter, found: Condition, after: Place, limit: int) -> Script[list[int]]:
+    """Return the numbers of the messages of some kinds that failed last.
 
-    There is an index in that order for all messages, and none for those of one group or queue. So they are looked for
-    among the first few of all. If too few of them are there, all messages of these kinds are read and sorted.
+    There is an index in that order for all messages of a status, and none for those of one group or queue. So they are
+    looked for among the first few of all. If too few are there, all messages of these kinds are read and sorted.
     """
     by = ORDERS[Order.LAST_FAILED].by
-    all_ = beyond(Condition(among("f.status", [Status.UNRESOLVED]), []), after, Order.LAST_FAILED)
+    all_ = beyond((yield from condition(Filter(status=chosen.status))), after, Order.LAST_FAILED)
     end: float | None = yield from scalar(
         Sql(f"SELECT f.failed_at FROM @.failures f WHERE {all_.text} ORDER BY {by} LIMIT 1 OFFSET {_NEAR}", all_.values)
     )

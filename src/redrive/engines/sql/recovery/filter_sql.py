@@ -29,8 +29,9 @@ def condition(chosen: Filter) -> Script[Condition]:
     found = Condition("TRUE", [])
     if chosen.status != frozenset(Status):
         found = found.also(among("f.status", sorted(chosen.status)))
-        if Status.UNRESOLVED not in chosen.status:  # in the words of the partial index
-            found = found.also(above("f.status", Status.UNRESOLVED))
+        for below in (Status.UNRESOLVED, Status.RETRY_ISSUED):  # in the words of the partial indexes
+            if min(chosen.status) > below:
+                found = found.also(above("f.status", below))
     if chosen.groups:
         found = _in_groups(found, chosen.groups)
     found = _any_of(found, "f.queue", "texts", chosen.queues)
