@@ -124,7 +124,7 @@ def read_arrived(received: Received, *, queue: str | None = None, key: str | Non
                 failure.stack_trace = stored_text(trace, LONGEST_TRACE)
                 failure.headers = {name: headers[name] for name in form.failure}
                 failure.__class__ = Failure
-                is_whole = failure.stack_trace is trace and failure.exception_message is text
+                is_whole = failure.stack_trace == trace and failure.exception_message == text
                 alike = _alike(failure, form, shared) if is_whole else None
                 return Arrived(failure, message.relabelled({name: headers[name] for name in form.others}), alike)
     return Arrived(read_failure(received, queue=queue, key=key), clean(message), None)

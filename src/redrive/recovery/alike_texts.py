@@ -157,7 +157,7 @@ def _arrival(stored: StoredMessage, queue: str, text: _Text, alike: Alike) -> Al
     said, at = text.said[len(_SAID) : -1], text.at[len(_AT) : -1]
     if '"' in said or "\\" in said or not said.isprintable():  # otherwise it is what it says, as it mostly is
         said = _value(text.said[len(_SAID) - 1 :])
-    if not said or "\n" in said or stored_text(said, LONGEST_TEXT) is not said or "\\" in at:
+    if not said or "\n" in said or stored_text(said, LONGEST_TEXT) != said or "\\" in at:
         return None
     try:
         message = Message.stored(stored.body, stored.id, text.properties)
