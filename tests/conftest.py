@@ -68,7 +68,7 @@ def pytest_collection_finish():
 
 # No deadline: a slow machine is not a wrong result. HYPOTHESIS_PROFILE=thorough is what `make torture` uses;
 # ci repeats the same examples on every run, for bisecting.
-settings.register_profile("default", deadline=None, max_examples=50)
+settings.register_profile("default", deadline=None, max_examples=25)
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

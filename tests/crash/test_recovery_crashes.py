@@ -17,7 +17,7 @@ from tests.recovery.sites import CHANGES
 
 long = [pytest.mark.torture, pytest.mark.timeout(3_600)]
 MOST_CALLS = 400
-STRIDES = {name: 8 if name == "plain" else 40 for name in SCENARIOS}
+STRIDE = 40
 """At which calls of a kind it happens, every day."""
 
 CHANGING = CHANGES | {"apply", "lock_next", "declare", "hold", "release"}
@@ -50,7 +50,7 @@ async def every_point(new_world, scenario, *, stride=1, among=None, is_same_run=
 @pytest.mark.parametrize(
     ("name", "stride"),
     [
-        *(pytest.param(name, stride, id=f"{name}-some") for name, stride in STRIDES.items()),
+        *(pytest.param(name, STRIDE, id=f"{name}-some") for name in SCENARIOS),
         *(pytest.param(name, 1, id=f"{name}-all", marks=long) for name in SCENARIOS),
     ],
 )

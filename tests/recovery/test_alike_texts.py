@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.broker import DeadLetterInfo, Message, Received
@@ -197,7 +197,6 @@ def test_traces_that_differ_in_each_failure_are_not_remembered_without_end():
 TEXTS = st.text(st.sampled_from('aä"\\\n,:{}n\0') | st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
 @given(TEXTS, TEXTS, st.dictionaries(st.sampled_from(["a", "tenant", "x-death", "redrive-failed-"]), TEXTS, max_size=3))
 def test_any_two_failures(first, second, own):
     texts = taught(failed(first, own=own))

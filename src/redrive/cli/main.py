@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from redrive import __version__
+import redrive
 from redrive.cli.output import console
 from redrive.remote import TOKEN_VARIABLE
 
@@ -133,7 +133,7 @@ def _no_type(ctx: object) -> None:
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature for a flag
     if wanted:
-        console.say(f"redrive {__version__}")
+        console.say(f"redrive {redrive.__version__}")
         raise typer.Exit
 
 
