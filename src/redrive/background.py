@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Work in the background that nobody waits for: whatever goes wrong, it goes on, and the log says so."""
+"""Work in the background that no caller waits for: whatever goes wrong, it goes on, and the log says so."""
 
 import logging
 from types import TracebackType
