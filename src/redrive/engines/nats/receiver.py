@@ -203,6 +203,8 @@ class Receiving:
     def _ending(self, record: MessageRecord, queue: Definition, *, is_spent: bool) -> list[StreamEntry]:
         removal = removing(self._subjects.message(record.place), record.sequence)
         settings = queue.of_queue
+        # A deferred message has its lock in its record: if that was its last one, it ended before it could expire.
+        is_spent |= record.token is not None and rules.has_had_its_deliveries(record.count, settings.max_delivery_count)
         if is_spent or not record.has_expired(self._clock.time()):
             text = rules.over_delivered_text(settings.max_delivery_count)
             dead = record.buried(rules.MAX_DELIVERY_COUNT_EXCEEDED, text, queue.name)

@@ -320,3 +320,16 @@ class TimingBehaviours(EngineFixtures):
         clock.jump(3_600)
         clock.advance(LOCK_S)
         assert [found.body for found in await lock(engine)] == [b"ready", b"sent in the past"]
+
+    async def test_a_deferred_message_that_lost_its_last_lock_has_had_its_deliveries_though_it_expires_too(
+        self, engine: FullEngine, clock: ManualClock
+    ) -> None:
+        await declare(engine, dead_letter_on_expiration=True, max_delivery_count=2)
+        number = await send_one(engine, b"aside", ttl=10)
+        await engine.apply([Defer(lock_of(await lock_one(engine)))])
+        await deferred_one(engine, number)
+        clock.advance(LOCK_S + 10)
+        await keep_up(engine)
+        (dead,) = await engine.peek(DEAD, 1)
+        assert dead.dead_letter_info is not None
+        assert dead.dead_letter_info.reason == "MaxDeliveryCountExceeded"
