@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from tests import in_memory, migrated
+from tests import cheap_tls, in_memory, migrated
 from tests.nats.fixtures import (  # noqa: F401 - pytest finds fixtures by their names
     cluster,
     engine_server,
@@ -30,7 +30,8 @@ from tests.sample import leave_to_torture
 
 
 def pytest_configure(config):
-    """Put the folders of tests into memory, which processes of tests inherit; make new databases quickly."""
+    """Put the folders of tests into memory, which processes of tests inherit; make databases and clients quickly."""
+    cheap_tls.use_one_context()
     migrated.use_copies()
     if config.getoption("basetemp") is None and (place := in_memory.place()) is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))
@@ -66,9 +67,8 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-# No deadline: a slow machine is not a wrong result. HYPOTHESIS_PROFILE=thorough is what `make torture` uses;
-# ci repeats the same examples on every run, for bisecting.
-settings.register_profile("default", deadline=None, max_examples=25)
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=5_000)
+# No deadline: a slow machine is not a wrong result. `make test` tries the same examples each time, so that it says the
+# same of the same code; `make torture` looks for others, with HYPOTHESIS_PROFILE=thorough.
+settings.register_profile("default", deadline=None, max_examples=25, derandomize=True, print_blob=True)
+settings.register_profile("thorough", deadline=None, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

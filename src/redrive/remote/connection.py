@@ -125,11 +125,17 @@ def _checked(url: str, *, has_token: bool) -> str:
 
 def _client(url: str, token: str | None, transport: "AsyncBaseTransport | None") -> "AsyncClient":
     try:
+        from ssl import PROTOCOL_TLS_CLIENT, SSLContext
+
         from httpx import AsyncClient
+
+        from redrive.http import client
     except ImportError as error:
         raise MissingExtra("a server instead of a database", "server") from error
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    return AsyncClient(base_url=url, headers=headers, timeout=_TIMEOUT_S, transport=transport)
+    # Without TLS no certificate is needed, and to read them takes longer than most requests. No redirect is followed.
+    verify = client.trusted_tls() if url.lower().startswith("https:") else SSLContext(PROTOCOL_TLS_CLIENT)
+    return AsyncClient(base_url=url, headers=headers, timeout=_TIMEOUT_S, transport=transport, verify=verify)
 
 
 def _problem(response: "Response", url: str) -> ProblemReported | EngineUnavailable:
