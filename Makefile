@@ -31,7 +31,9 @@ JOBS ?= $(shell expr $(CORES) \* 2)
 PYTEST := -m pytest --quiet --numprocesses $(JOBS) --dist worksteal
 
 .PHONY: test
-test: check browser ## check, then run all tests
+test: $(VENV)/ready ## check, then run all tests
+	@$(MAKE) --jobs $(CORES) --keep-going $(CHECKS) $(VENV)/compiled
+	@$(MAKE) browser
 	@$(PY) $(PYTEST)
 
 # Chromium from Debian's packages, unless there is one; that needs root, and is not an error without it.
@@ -47,8 +49,14 @@ coverage: $(VENV)/ready ## run all tests and show the branches they miss; too ma
 CHECKS := ruff-check ruff-format mypy basedpyright lint-imports
 
 .PHONY: check $(CHECKS)
-check: $(VENV)/ready ## lint, types and the direction of imports
+check: $(VENV)/ready ## lint, types, the direction of imports
 	@$(MAKE) --jobs $(CORES) --keep-going $(CHECKS)
+
+# Each process of tests would compile the tests that were not compiled before: all of them at first. So one does it, while
+# the checks run.
+$(VENV)/compiled: $(VENV)/ready $(wildcard tests/*.py tests/*/*.py tests/*/*/*.py)
+	@$(call quietly,pytest --collect-only -qq)
+	@touch $@
 
 $(CHECKS): $(VENV)/ready
 ruff-check:

@@ -40,7 +40,11 @@ class Import(NamedTuple):
 
 def functions(tree: ast.AST) -> Iterator[Function]:
     """Yield every function and method."""
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+        if not isinstance(node, ast.expr):  # expressions are most of a tree, and have no statements in them
+            yield from functions(node)
 
 
 def length(function: Function) -> int:
@@ -59,7 +63,7 @@ def import_statements(tree: ast.AST, *, runs: bool = True) -> Iterator[tuple[ast
         elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             yield from import_statements(ast.Module(node.body, []), runs=False)
             yield from import_statements(ast.Module(node.orelse, []), runs=runs)
-        else:
+        elif not isinstance(node, ast.expr):
             yield from import_statements(node, runs=runs)
 
 

@@ -53,14 +53,14 @@ def shapes() -> dict[Path, Shape]:
 
 
 def shape(path: Path) -> Shape:
-    tree = parse(path)
+    tree, source = parse(path), path.read_text()
     return Shape(
-        lines=len(path.read_text().splitlines()),
+        lines=len(source.splitlines()),
         functions=[(found.name, length(found)) for found in functions(tree)],
         docstring=ast.get_docstring(tree) or "",
         imports=list(runtime_imports(tree)),
         exports=exports(path, tree) if path.name == "__init__.py" else {},
-        sql=[text for text in strings(tree) if SQL.search(text)],
+        sql=[text for text in strings(tree) if SQL.search(text)] if SQL.search(source) else [],
     )
 
 

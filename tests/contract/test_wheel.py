@@ -12,6 +12,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.docs.pages import ROOT, blocks
+from tools.house import import_statements
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {
@@ -97,8 +98,7 @@ def test_an_extra_exists_when_code_uses_what_it_installs():
 
 def roots(tree: ast.AST) -> set[str]:
     """Return the first part of every absolute import."""
-    plain = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    return {
-        name.partition(".")[0]
-        for name in plain | {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    }
+    names: set[str] = set()
+    for node, _ in import_statements(tree):
+        names |= {alias.name for alias in node.names} if isinstance(node, ast.Import) else {str(node.module)}
+    return {name.partition(".")[0] for name in names}
