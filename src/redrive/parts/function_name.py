@@ -3,6 +3,7 @@
 
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ from importlib import import_module
 from typing import Any, Final
 
 from redrive.errors import InvalidSetting
+from redrive.printable import one_line
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _FORM: Final = "must be a function, or its name as 'package.module:function'"
+_LONGEST: Final = 300
 _FIX: Final = "write it with def at the top level of a module that other processes can import, and pass that"
 
 
@@ -86,7 +89,11 @@ def load_function(setting: str, name: str, *, is_async: bool | None = None) -> C
 @cache
 def _load_function(setting: str, name: str, is_async: bool | None) -> Callable[..., Any]:  # noqa: FBT001 - as above
     module, _, way = name.partition(":")
-    found = _found(module, way)
+    try:
+        found = _found(module, way)
+    except Exception as error:  # whatever a module of the program raises when it is imported
+        text = f"cannot be imported: {_place(error)}: {type(error).__name__}: {one_line(str(error), _LONGEST)}"
+        raise InvalidSetting(setting, name, text) from error
     if found is None:
         allowed = (
             f"cannot be imported: see that {module!r} is installed here, or in a folder of PYTHONPATH, and has {way!r}"
@@ -110,3 +117,11 @@ def _found(module: str, way: str) -> Any:  # noqa: ANN401 - whatever the module 
     for part in way.split("."):
         found = getattr(found, part, None)
     return found
+
+
+def _place(error: Exception) -> str:
+    """Return the file and the line that an import came to before it failed."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}, line {last.lineno}"

@@ -4,12 +4,13 @@
 A view is made of texts, numbers, booleans, None, lists and dicts. Times are texts in ISO 8601; states are words.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redrive.broker.views import View, message_view, received_view
 from redrive.recovery.arrivals import SetAside
@@ -179,30 +180,34 @@ def redirects_view(redirects: Mapping[str, str]) -> list[View]:
 # --- values
 
 
-_JSON_TYPES: Final = frozenset({str, int, float, bool, type(None)})
-
-
 @cache
-def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+def _fields_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[object, ...]]]:
+    """Return the names of a record's fields, and what gets all their values at once."""
+    names = tuple(each.name for each in fields(kind))
+    return names, attrgetter(*names) if len(names) > 1 else lambda value: tuple(getattr(value, name) for name in names)
 
 
 def _object(value: object) -> View:
-    names = _field_names(type(value))  # type: ignore[arg-type]  # mypy does not see that classes can be keys
-    found = {name: getattr(value, name) for name in names}
-    # nearly all are plain as they are, and a list has thousands of them
-    return {name: each if type(each) in _JSON_TYPES else _plain(each) for name, each in found.items()}
+    names, values = _fields_of(type(value))  # type: ignore[arg-type]  # mypy does not see that classes can be keys
+    return {name: _plain(each) for name, each in zip(names, values(value), strict=True)}
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON has
-    if isinstance(value, Enum):
-        return getattr(value, "word", value.value)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if is_dataclass(value) and not isinstance(value, type):
-        return _object(value)
-    if isinstance(value, Mapping):
-        return {str(_plain(name)): _plain(each) for name, each in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_plain(each) for each in value]
-    return value
+    convert = _conversion(type(value))  # type: ignore[arg-type]  # as above
+    return value if convert is None else convert(value)
+
+
+@cache
+def _conversion(kind: type) -> Callable[[Any], Any] | None:  # a list has thousands of values, of few types
+    """Return how values of a type become what JSON has; None: they are that already."""
+    if issubclass(kind, Enum):
+        return lambda value: getattr(value, "word", value.value)
+    if issubclass(kind, datetime):
+        return datetime.isoformat
+    if is_dataclass(kind):
+        return _object
+    if issubclass(kind, Mapping):
+        return lambda value: {str(_plain(name)): _plain(each) for name, each in value.items()}
+    if issubclass(kind, Sequence) and not issubclass(kind, str | bytes):
+        return lambda value: [_plain(each) for each in value]
+    return None
