@@ -24,7 +24,7 @@ import pipeline_kills
 from pipeline_subjects import BODY, SUBJECTS, HandOvers, Staged
 from pipeline_tables import RAW, TABLES, asked
 from postgres_server import NoServer
-from queue_engines import ENGINES
+from queue_engines import DATABASES
 from report import Table, as_markdown, as_text, machine, write_between_marks
 
 MANY = 64
@@ -230,7 +230,7 @@ def measure(engine, effort, parts, progress):
 def arguments():
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", choices=[*ENGINES, "all"], default="all", help="the databases to measure in")
+    parser.add_argument("--engine", choices=[*DATABASES, "all"], default="all", help="the databases to measure in")
     parser.add_argument("--only", choices=[*PARTS, SHARE], nargs="+", default=PARTS, help="what to measure")
     parser.add_argument("--quick", action="store_true", help="a moment, to see that it runs; do not trust the figures")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="a folder on the disk to measure")
@@ -246,9 +246,9 @@ def main():
     progress = lambda what: print(what, file=sys.stderr, flush=True)  # noqa: E731
     effort = QUICK if chosen.quick else FULL
     figures, shown, durability = {}, [], []
-    for name in ENGINES if chosen.engine == "all" else [chosen.engine]:
+    for name in DATABASES if chosen.engine == "all" else [chosen.engine]:
         try:
-            with ENGINES[name].running(chosen.dir, settles=not chosen.quick) as engine:
+            with DATABASES[name].running(chosen.dir, settles=not chosen.quick) as engine:
                 figures[name], tables = measure(engine, effort, chosen.only, progress)
                 shown += tables
                 durability.append(f"{name}: {engine.durability}")

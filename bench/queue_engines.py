@@ -176,4 +176,7 @@ def versions(engine):
     return found
 
 
-ENGINES = {engine.name: engine for engine in (Sqlite, Postgres, Nats)}
+DATABASES = {engine.name: engine for engine in (Sqlite, Postgres)}
+"""Where a ledger can be."""
+
+ENGINES = DATABASES | {Nats.name: Nats}

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from postgres_server import NoServer
-from queue_engines import ENGINES
+from queue_engines import DATABASES
 from queues import DISTURBED, FEW_SYNCS, SYNCS, is_disturbed, kind_of_file_system, measure_disk
 from recovery_claims import claims, draw, tables
 from recovery_looks import LOOKS
@@ -32,7 +32,7 @@ IN_MEMORY = "\nTHIS DISK IS IN MEMORY: nothing is durable here, and the figures 
 def arguments():
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", choices=[*ENGINES, "both"], default="both", help="the database to measure in")
+    parser.add_argument("--engine", choices=[*DATABASES, "both"], default="both", help="the database to measure in")
     parser.add_argument("--size", type=int, default=100_000, metavar="N", help="failed messages; 100,000 unless told")
     parser.add_argument(
         "--million", action="store_true", help="also a million; about an hour and a half, and 15 GB of disk"
@@ -66,7 +66,7 @@ def measure_engine(name, chosen, effort):
     times = FEW_SYNCS if chosen.quick else SYNCS
     syncs = [measure_disk(chosen.dir, times)]
     process = one_process() if chosen.quick else nullcontext()  # one for all, or one for each figure
-    with ENGINES[name].running(chosen.dir, settles=not chosen.quick) as engine, process:
+    with DATABASES[name].running(chosen.dir, settles=not chosen.quick) as engine, process:
         figures = asyncio.run(measure(set(chosen.only or SCENARIOS), engine, effort, progress))
         asyncio.run(engine.settle())  # what we left to be written is not somebody else's doing
         durability = engine.durability
@@ -98,7 +98,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the server is stopped too
     shape, kind, effort = machine(), kind_of_file_system(chosen.dir), effort_of(chosen)
     measured, durabilities, disk = {}, [], {}
-    for name in ENGINES if chosen.engine == "both" else [chosen.engine]:
+    for name in DATABASES if chosen.engine == "both" else [chosen.engine]:
         try:
             measured[name], durability, syncs = measure_engine(name, chosen, effort)
         except NoServer as error:

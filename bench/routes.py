@@ -21,7 +21,7 @@ from statistics import median
 
 import durable_routes
 from postgres_server import NoServer
-from queue_engines import ENGINES
+from queue_engines import DATABASES
 from report import Table, as_markdown, as_text, machine, write_between_marks
 from routes_subjects import SUBJECTS, Topic
 
@@ -181,7 +181,7 @@ def tables(engine, found):
 def arguments():
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", choices=ENGINES, default="sqlite", help="the database to measure in")
+    parser.add_argument("--engine", choices=DATABASES, default="sqlite", help="the database to measure in")
     parser.add_argument("--only", choices=["growth"], help="what to measure, if not everything else")
     parser.add_argument("--quick", action="store_true", help="a moment, to see that it runs; do not trust the figures")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="a folder on the disk to measure")
@@ -210,7 +210,7 @@ def main():
     shape = machine()
     progress = lambda what: print(what, file=sys.stderr)  # noqa: E731
     try:
-        with ENGINES[chosen.engine].running(chosen.dir, settles=not chosen.quick) as engine:
+        with DATABASES[chosen.engine].running(chosen.dir, settles=not chosen.quick) as engine:
             figures, shown = measured(engine, chosen, progress)
             durability = engine.durability
     except NoServer as error:

@@ -21,7 +21,7 @@ import server_load
 import server_looks
 import server_pages
 from postgres_server import NoServer
-from queue_engines import ENGINES
+from queue_engines import DATABASES
 from recovery_scenarios import Stock
 from recovery_subjects import fill_failures
 from report import as_markdown, as_text, machine, write_between_marks
@@ -56,7 +56,7 @@ async def measure(engine, chosen, folder, progress):
 def arguments():
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", choices=[*ENGINES, "both"], default="both", help="the database to measure in")
+    parser.add_argument("--engine", choices=[*DATABASES, "both"], default="both", help="the database to measure in")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="what to measure")
     parser.add_argument("--size", type=int, default=1_000_000, metavar="N", help="failures that pages ask about")
     parser.add_argument("--operation", type=int, default=100_000, metavar="N", help="messages of the operation")
@@ -79,11 +79,11 @@ def main():
     shape = machine()
     progress = lambda what: print(what, file=sys.stderr)  # noqa: E731
     figures, shown = {}, []
-    names = list(ENGINES) if chosen.engine == "both" else [chosen.engine]
+    names = list(DATABASES) if chosen.engine == "both" else [chosen.engine]
     with tempfile.TemporaryDirectory(dir=chosen.dir) as folder:
         for name in names:
             try:
-                with ENGINES[name].running(chosen.dir, settles=not chosen.quick) as engine:
+                with DATABASES[name].running(chosen.dir, settles=not chosen.quick) as engine:
                     found = asyncio.run(measure(engine, chosen, folder, progress))
             except NoServer as error:
                 raise SystemExit(f"bench: {error}") from None
