@@ -230,16 +230,21 @@ class _Shared:
         self._kept: OrderedDict[object, _Kept] = OrderedDict()
 
     async def get(self, key: object, make: Callable[[], Awaitable[str | Response]]) -> str | Response:
-        """Return a fragment; those who ask for the same at the same time wait for one to be made."""
+        """Return a fragment; those who ask for the same at the same time wait for one to be made.
+
+        How old it may be is counted from when it was asked for: else, on a busy machine, it would be too old for each
+        of those who have waited for it, and be made for one after the other.
+        """
+        asked = self._clock.monotonic()
         kept = self._kept.setdefault(key, _Kept())
         self._kept.move_to_end(key)
         while len(self._kept) > _MOST:
             self._kept.popitem(last=False)
         async with kept.lock:
-            now = self._clock.monotonic()
-            if now - kept.made_at > _SHARED_S:
+            if asked - kept.made_at > _SHARED_S:
+                began = self._clock.monotonic()
                 kept.html = await make()
-                kept.made_at = now
+                kept.made_at = began
             return kept.html
 
 
