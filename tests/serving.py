@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from contextlib import contextmanager
+from tempfile import TemporaryFile
 
 import httpx
 
@@ -18,21 +19,27 @@ def serving(*arguments, cwd):
 
 @contextmanager
 def started(*arguments, cwd):
-    """Start a command; it is stopped at the end, if it still runs."""
+    """Start a command; it is stopped at the end, if it still runs.
+
+    Its standard error goes to a file, ``process.log``: a pipe that is not read is full after a thousand lines, and then
+    the command stands still.
+    """
     command = [sys.executable, "-m", "redrive.cli", *map(str, arguments)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    with TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=cwd)
+        process.log = log
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def address(process):
     """Return where a server says that it listens."""
     line = process.stdout.readline()
     found = re.match(r"serves at (http://\S+); Ctrl-C stops it", line)
-    assert found, (line, process.stderr.read())
+    assert found, (line, logged(process))
     return found[1]
 
 
@@ -46,5 +53,11 @@ def ready(base):
 
 def ended(process):
     """Wait until a server has ended; return its status, and what it has said."""
-    out, err = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, out, err
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, out, logged(process)
+
+
+def logged(process):
+    """Return what a command has written to its standard error."""
+    process.log.seek(0)
+    return process.log.read()

@@ -2,12 +2,15 @@
 """Whoever waits for a message hears of it at once, and costs next to nothing until then."""
 
 import asyncio
+import gc
 
 import pytest
 
 import redrive
 from redrive.engines.postgres import engine as engine_module
+from redrive.errors import EngineUnavailable
 from tests.engines.postgres.breaking import ORDERS
+from tests.http.site import until
 from tests.patience import PATIENCE_S
 
 
@@ -65,3 +68,26 @@ async def test_listening_goes_on_after_an_unexpected_error(broker, monkeypatch, 
     await broker.send(ORDERS, b"the end")
     await receiving
     assert "a fault of ours" in caplog.text
+
+
+async def test_a_look_that_fails_when_its_receiver_has_left_is_no_traceback(broker, monkeypatch):
+    """It is logged by asyncio if no one asks the task for its error, while a database is away."""
+    began, fails, heard = asyncio.Event(), asyncio.Event(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: heard.append(told))
+
+    async def failing(*_):
+        began.set()
+        await fails.wait()
+        raise EngineUnavailable("the database is away")
+
+    monkeypatch.setattr(broker.engine._database, "read", failing)
+    looking = asyncio.create_task(broker.engine._look([ORDERS]))
+    await began.wait()
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
+    monkeypatch.undo()
+    fails.set()
+    await until(lambda: not broker.engine._under_way)
+    gc.collect()
+    assert heard == []

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Live updates of a page that many people look at: made once for all who ask at the same time, and never out of date."""
+"""Live updates of a page that many people look at: made once for all who ask at one time, and never out of date."""
 
 import asyncio
 
 import pytest
 
+from redrive.clock import pause, system_clock
 from redrive.server.console import shared_by
 from redrive.testing import ManualClock
 
@@ -19,7 +20,7 @@ class Maker:
 
     async def make(self):
         self.begun.append(self._clock.monotonic())
-        await asyncio.sleep(0)
+        await pause(system_clock, 0.001)  # the others ask meanwhile
         self._clock.advance(self._seconds)
         return f"made at {self.begun[-1]}"
 

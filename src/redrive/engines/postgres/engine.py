@@ -535,8 +535,13 @@ class PostgresEngine(HistoryVerbs):
         """Run a coroutine to its end even if its caller is cancelled."""
         task = asyncio.ensure_future(coroutine)
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(self._has_ended)
         return task
+
+    def _has_ended(self, task: "asyncio.Future[Any]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # the caller gets it, if there is one yet; asyncio would log it otherwise
 
     def _give_back(self, locks: list[Lock]) -> None:
         """Unlock messages whose receiver was cancelled before it got them."""
