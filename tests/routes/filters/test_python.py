@@ -201,7 +201,9 @@ def test_a_name_that_cannot_be_imported_is_refused_when_the_filter_is_to_work(na
 def test_a_module_that_imports_what_is_missing_says_so(tmp_path, monkeypatch):
     (tmp_path / "imports_missing.py").write_text("import not_installed_anywhere")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
+    with pytest.raises(
+        InvalidSetting, match=r"imports_missing.py, line 1: ModuleNotFoundError: .*not_installed_anywhere"
+    ):
         PythonFilter("imports_missing:f").ready()
 
 
