@@ -21,7 +21,7 @@ class ServerEnded(RuntimeError):
 
 
 class Server:
-    """A running ``redrive serve``.
+    """A running ``redrive serve``, with the processes that it starts.
 
     Attributes:
         port: where it listens.
@@ -35,17 +35,30 @@ class Server:
 
     @property
     def memory_mb(self):
-        """Its memory now, in megabytes."""
-        for line in Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmRSS"):
-                return int(line.split()[1]) / 1024
-        raise ServerEnded(f"the server has ended with {self._process.poll()}")
+        """The memory of its processes now, in megabytes."""
+        return sum(_memory_mb(each) for each in self._processes())
 
     @property
     def cpu_s(self):
-        """The CPU time it has used, in seconds."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """The CPU time that its processes have used, in seconds."""
+        return sum(_cpu_s(each) for each in self._processes())
+
+    def _processes(self):
+        """Return the process that answers, and the one that does the work if there is one."""
+        if (code := self._process.poll()) is not None:
+            raise ServerEnded(f"the server has ended with {code}")
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return [self.pid, *(int(each) for task in tasks for each in (task / "children").read_text().split())]
+
+
+def _memory_mb(process):
+    lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
+def _cpu_s(process):
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

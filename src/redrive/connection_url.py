@@ -71,6 +71,12 @@ def sqlite_path(setting: str, url: str, parts: SplitResult) -> str:
     return path
 
 
+def is_in_memory(setting: str, url: object) -> bool:
+    """Say whether a URL is that of a database that ends with its process, and that no other process can use."""
+    parts = parts_of(setting, url)
+    return parts.scheme == "sqlite" and sqlite_path(setting, str(url), parts) == ":memory:"
+
+
 def options_of(setting: str, url: str, parts: SplitResult, known: tuple[str, ...], more: str = "") -> dict[str, str]:
     """Return the options after the question mark.
 

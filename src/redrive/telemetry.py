@@ -78,6 +78,12 @@ def _names_of(event: type) -> tuple[str, ...]:
     return tuple(each.name for each in fields(event))
 
 
+def log_to_stderr() -> None:
+    """Show the log of a program that runs until it is stopped, unless the program has configured logging itself."""
+    if not logging.getLogger().handlers:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
 def is_traced() -> bool:
     """Say whether the program uses OpenTelemetry."""
     return _TRACE in sys.modules

@@ -68,7 +68,10 @@ async def served(url, clock=system_clock, **more):
     """Run a server with everything that it does; yield its address."""
     listening = asyncio.get_running_loop().create_future()
     process = ServerProcess(
-        ServerSettings(**{"listen": "127.0.0.1:0", "receivers": "127.0.0.1:0", "database": url} | more), clock=clock
+        ServerSettings(
+            **{"listen": "127.0.0.1:0", "receivers": "127.0.0.1:0", "database": url, "work_process": False} | more
+        ),
+        clock=clock,
     )
     process.on_listening = listening.set_result
     running = asyncio.create_task(process.run())

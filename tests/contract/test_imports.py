@@ -46,6 +46,11 @@ def test_a_program_that_sends_and_receives_loads_neither_worker_nor_recovery_nor
     assert engines == {"redrive.engines.registry"}
 
 
+def test_a_process_that_works_for_a_server_loads_nothing_that_answers_requests():
+    loaded = modules_loaded_by("redrive.server.work_program")
+    assert loaded.isdisjoint({"fastapi", "jinja2", "prometheus_client", "redrive.server.app"})
+
+
 def test_the_probe_sees_foreign_and_slow_modules():
     loaded = modules_loaded_by("iniconfig")  # comes with pytest
     assert "iniconfig" in loaded

@@ -11,7 +11,8 @@ from redrive.access import Role
 from redrive.recovery import MessageFailed
 from redrive.server import ServerSettings, create_app
 from redrive.server.app import Observed
-from redrive.server.metrics import OTHER, event_kinds
+from redrive.server.event_tally import event_kinds
+from redrive.server.metrics import OTHER
 from redrive.testing import ManualClock
 from tests.server.conftest import Someone, client_of, principal
 

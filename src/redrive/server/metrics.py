@@ -14,13 +14,15 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from redrive import __version__, pipeline, recovery, routes
+from redrive import __version__
 from redrive.broker import QueueInfo, is_own_queue
+from redrive.broker.views import View
 from redrive.clock import Clock
 from redrive.errors import RedriveError
 from redrive.http.listener import AsgiApp, Packet, Receive, Send
 from redrive.recovery import Filter
 from redrive.server.desk import Desk
+from redrive.server.event_tally import event_kinds, labels_of, seconds_of
 from redrive.server.topics import TopicHub
 from redrive.telemetry import Event
 
@@ -31,14 +33,6 @@ _MOST_SERIES: Final = 200
 _STATES: Final = ("ready", "scheduled", "locked", "deferred", "dead")
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 3_600.0)
 _KEPT_S: Final = 5.0
-
-
-def event_kinds() -> list[type[Event]]:
-    """Return the events of recovery, routes and pipelines that have a name of their own."""
-    packages = (recovery, routes, pipeline)
-    found = [vars(package)[name] for package in packages for name in package.__all__]
-    kinds = [kind for kind in found if isinstance(kind, type)]
-    return [kind for kind in kinds if issubclass(kind, Event) and "name" in vars(kind) and kind is not Event]
 
 
 def counter_name(kind: type[Event]) -> str:
@@ -90,10 +84,11 @@ class Metrics:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
         Info("redrive_build", "The version that runs", registry=registry).info({"version": __version__})
-        self._events = {kind: (_counter(kind, registry), Bounded(kind.labels)) for kind in event_kinds()}
+        self._kinds = frozenset(event_kinds())
+        self._events = {kind.name: (_counter(kind, registry), Bounded(kind.labels)) for kind in self._kinds}
         self._histograms = {
-            (kind, field): _histogram(kind, field, name, registry)
-            for kind in event_kinds()
+            (kind.name, field): _histogram(kind, field, name, registry)
+            for kind in self._kinds
             for field, name in kind.histograms.items()
         }
         self.requests = Histogram(
@@ -114,15 +109,33 @@ class Metrics:
 
     def note(self, event: Event) -> None:
         """Count an event."""
-        if type(event) not in self._events:
-            return
-        counter, bounded = self._events[type(event)]
-        labels = bounded.values(getattr(event, name) for name in bounded.names)
-        (counter.labels(*labels) if labels else counter).inc()
-        for field in event.histograms:
-            if isinstance(seconds := getattr(event, field), int | float):
-                histogram = self._histograms[type(event), field]
-                (histogram.labels(*labels) if labels else histogram).observe(seconds)
+        if type(event) in self._kinds:
+            labels = labels_of(event)
+            self._count(event.name, labels, 1)
+            for field, seconds in seconds_of(event):
+                self._observe(event.name, field, labels, [seconds])
+
+    def add(self, tally: View) -> None:
+        """Count the events of another process.
+
+        Args:
+            tally: what ``EventTally.take`` returned there.
+        """
+        for name, labels, times in tally["counts"]:
+            self._count(name, labels, times)
+        for name, field, labels, seconds in tally["seconds"]:
+            self._observe(name, field, labels, seconds)
+
+    def _count(self, name: str, labels: Sequence[str], times: int) -> None:
+        counter, bounded = self._events[name]
+        found = bounded.values(labels)
+        (counter.labels(*found) if found else counter).inc(times)
+
+    def _observe(self, name: str, field: str, labels: Sequence[str], seconds: Sequence[float]) -> None:
+        found = self._events[name][1].values(labels)
+        histogram = self._histograms[name, field]
+        for each in seconds:
+            (histogram.labels(*found) if found else histogram).observe(each)
 
     async def text(self, desk: Desk, topics: TopicHub) -> bytes:
         """Return all metrics; the store is asked every five seconds at most, however many ask."""

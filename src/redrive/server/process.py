@@ -6,17 +6,12 @@ It listens first. While the store is away, ``/live`` answers, everything else is
 
 import asyncio
 import ipaddress
-import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from redrive import duration
-from redrive.access import Redaction
-from redrive.clock import Clock, pause, system_clock
-from redrive.errors import EngineUnavailable, InvalidSetting, StorageDamaged, StorageReadOnly
-from redrive.http import SharedHttpServer
+from redrive.clock import Clock, system_clock
+from redrive.errors import InvalidSetting
 from redrive.http.listener import (
     Packet,
     Receive,
@@ -27,35 +22,29 @@ from redrive.http.listener import (
     sweep,
     uvicorn_server,
 )
-from redrive.notifications import EVENTS
-from redrive.parts import any_variables, only_folders, only_functions, only_variables
-from redrive.pipeline import PipelinePlan, PipelineRunner, read_pipeline
-from redrive.printable import one_line
-from redrive.recovery import Recovery, ServiceSettings, TransformSettings
-from redrive.routes import Route, RouteRunner, read_routes
 from redrive.server.app import Observed, create_app
-from redrive.server.desk import Desk, open_desk
+from redrive.server.desk_opener import DeskOpener
 from redrive.server.door import Door, GuardedDoor
 from redrive.server.health import Health
 from redrive.server.metrics import observer
 from redrive.server.problems import answer, problem
 from redrive.server.settings import ServerSettings
+from redrive.server.work import OwnFiles, ServerWork, WorkHere, limits
+from redrive.server.work_process import WorkProcess
 from redrive.telemetry import Event
-from redrive.wiring import connect, open_pipeline, open_recovery
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-_logger = logging.getLogger("redrive.server")
-
-_TRY_EVERY_S: Final = 1.0
-_UPKEEP_EVERY_S: Final = 5.0
 _IDLE_S: Final = 60.0
 _GRACE_S: Final = 10
 
 
 class ServerProcess:
     """One process of the server. Several may share one PostgreSQL database.
+
+    It answers, and another process does the work (``ServerSettings.work_process``), unless a clock or ``on_event`` is
+    given: neither can be handed to another process.
 
     Args:
         settings: how it runs.
@@ -85,6 +74,7 @@ class ServerProcess:
         own = (self._observed.topics.hint, self._observed.metrics.note)
         self._on_event = observer(*own if on_event is None else (*own, on_event))
         self.health = self._observed.health
+        self._is_work_apart = settings.has_work_process and clock is system_clock and on_event is None
 
     def stop(self) -> None:
         """Take no more requests, finish what has begun, and end."""
@@ -97,12 +87,12 @@ class ServerProcess:
             InvalidSetting: it cannot listen at its address.
             RedriveError: the store cannot be used, or a part failed.
         """
-        files = _Files(self._settings)
+        files = OwnFiles(self._settings)
         listen = self._settings.listen
         host, port = host_and_port(listen)
         check_reach(self._settings, host)
         front = _Front(self.health)
-        with bound_socket(listen, host, port) as listener, _limits(self._settings):
+        with bound_socket(listen, host, port) as listener, limits(self._settings):
             http = uvicorn_server(front, "server", feature="redrive serve", grace=_GRACE_S)
             if self.on_listening is not None:
                 self.on_listening(address_text(host, listener.getsockname()[1]))
@@ -115,14 +105,24 @@ class ServerProcess:
                 http.should_exit = True
                 await asyncio.wait([answering])
 
-    async def _serve(self, front: "_Front", files: "_Files", answering: "asyncio.Task[None]", http: Any) -> None:  # noqa: ANN401 - uvicorn's server
+    async def _serve(self, front: "_Front", files: OwnFiles, answering: "asyncio.Task[None]", http: Any) -> None:  # noqa: ANN401 - uvicorn's server
         async with AsyncExitStack() as stack:
-            desk = await self._opened(stack)
+            opener = DeskOpener(
+                self._settings,
+                self._clock,
+                self._on_event,
+                self.health.note_away,
+                does_upkeep=self._settings.upkeep and not self._is_work_apart,
+            )
+            desk = await opener.open(stack, self._stopping)
             if desk is None:
                 return
             door = self._door or GuardedDoor(desk.access, self._settings)
             front.app = create_app(desk, self._settings, door, self._observed)
-            async with self._running(desk, files) as parts:
+            watch = self._observed.topics.watch(desk.access.store.changes)
+            watching = asyncio.create_task(watch, name="redrive server: topics")
+            stack.callback(watching.cancel)
+            async with self._work(files).running(desk) as parts:
                 stopped = asyncio.create_task(self._stopping.wait())
                 done, _ = await asyncio.wait([stopped, answering, *parts], return_when=asyncio.FIRST_COMPLETED)
                 stopped.cancel()
@@ -132,104 +132,10 @@ class ServerProcess:
             for task in done - {stopped}:
                 task.result()
 
-    # --- the desk
-
-    async def _opened(self, stack: AsyncExitStack) -> Desk | None:
-        """Return the open desk; None if it was stopped while the store was away."""
-        while not self._stopping.is_set():
-            opening = AsyncExitStack()
-            try:
-                desk = await self._open(opening)
-            except (StorageDamaged, StorageReadOnly):
-                raise  # to wait would not help
-            except EngineUnavailable as error:
-                await opening.aclose()
-                self.health.note_away(one_line(error, 300))
-                _logger.warning("the store does not answer, and is asked again each second: %s", one_line(error, 300))
-                with suppress(TimeoutError):
-                    async with self._clock.timeout(_TRY_EVERY_S):
-                        await self._stopping.wait()
-            except BaseException:
-                await opening.aclose()
-                raise
-            else:
-                await stack.enter_async_context(opening)
-                return desk
-        return None
-
-    async def _open(self, stack: AsyncExitStack) -> Desk:
-        settings = self._settings
-        every = _UPKEEP_EVERY_S if settings.upkeep else duration.LONGEST
-        broker = await stack.enter_async_context(connect(settings.database, clock=self._clock, upkeep_every=every))
-        async with open_recovery(broker, sources=()) as known:
-            sources = dict.fromkeys((*settings.sources, *await known.sources()))
-        recovery = open_recovery(
-            broker,
-            sources=tuple(sources) if settings.ingest else (),
-            settings=ServiceSettings(transforms=TransformSettings(allow=settings.allow)),
-            on_event=self._on_event,
-        )
-        hidden, limit = Redaction(settings.hide), settings.question_limit
-        return await stack.enter_async_context(
-            open_desk(broker, recovery, hidden, settings.private_networks, question_limit=limit)
-        )
-
-    # --- the parts
-
-    @asynccontextmanager
-    async def _running(self, desk: Desk, files: "_Files") -> AsyncGenerator[list["asyncio.Task[None]"]]:
-        """Run the parts that are switched on, each in a task; stop them at the end."""
-        settings, tasks = self._settings, list[asyncio.Task[None]]()
-        http = SharedHttpServer(settings.receivers, self._clock)
-        stops: list[Callable[[], None]] = []
-        async with AsyncExitStack() as stack:
-            try:
-                watch = self._observed.topics.watch(desk.access.store.changes)
-                watching = asyncio.create_task(watch, name="redrive server: topics")
-                stack.callback(watching.cancel)
-                if settings.operations:
-                    tasks.append(self._part("operations", desk.recovery.run()))
-                    stops.append(desk.recovery.stop)
-                elif settings.ingest:
-                    tasks.append(self._part("ingest", _ingesting(desk.recovery, self._clock, self._stopping)))
-                if settings.routes:
-                    await desk.routes.apply(*files.routes)
-                    routes = RouteRunner(desk.routes, http=http, own=files.routes, on_event=self._on_event)
-                    tasks.append(self._part("routes", routes.run()))
-                    stops.append(routes.stop)
-                for plan in files.pipelines if settings.pipelines else ():
-                    opened = await stack.enter_async_context(open_pipeline(desk.broker, plan))
-                    pipeline = PipelineRunner(opened, http=http, on_event=self._on_event)
-                    with any_variables():  # as the task that begins here
-                        tasks.append(self._part(f"pipeline {plan.name}", pipeline.run()))
-                    stops.append(pipeline.stop)
-                if settings.notifications:
-                    for name, table in settings.webhooks.items():
-                        events = table.get("events", EVENTS)
-                        await desk.notifications.apply(name, table["url"], events, table["secret"])
-                    tasks.append(self._part("notifications", desk.notifications.run()))
-                    stops.append(desk.notifications.stop)
-                yield tasks
-            finally:
-                self._stopping.set()
-                for stop in stops:
-                    stop()
-                if tasks:
-                    await asyncio.wait(tasks)
-                await http.close()
-
-    def _part(self, name: str, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(work, name=f"redrive server: {name}")
-        self.health.note_part(name, runs=True)
-        task.add_done_callback(lambda _: self.health.note_part(name, runs=False))
-        return task
-
-
-@contextmanager
-def _limits(settings: ServerSettings) -> Generator[None]:
-    """Let what is stored call no function, use no file and read no variable that the settings do not name."""
-    with only_functions(settings.allow), only_folders(settings.folders), only_variables(settings.variables):
-        yield
+    def _work(self, files: OwnFiles) -> ServerWork:
+        if self._is_work_apart:
+            return WorkProcess(self._settings, self._clock, self._observed)
+        return WorkHere(self._settings, files, self._clock, self.health.note_part, self._on_event)
 
 
 def check_reach(settings: ServerSettings, host: str) -> None:
@@ -251,34 +157,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-async def _ingesting(recovery: Recovery, clock: Clock, stopping: asyncio.Event) -> None:
-    """Read failures without working on operations."""
-    while not stopping.is_set():
-        try:
-            await recovery.ingest()
-        except EngineUnavailable as error:
-            _logger.warning("failures could not be read, and are tried again: %s", one_line(error, 300))
-        await pause(clock, _TRY_EVERY_S)
-
-
-class _Files:
-    """The routes and pipelines of files. They are read before functions are limited: who writes them runs the server.
-
-    For the same reason they may read any environment variable, which they do when they are opened.
-
-    Args:
-        settings: which files.
-
-    Attributes:
-        routes: the routes.
-        pipelines: the pipelines.
-    """
-
-    def __init__(self, settings: ServerSettings) -> None:
-        self.routes: list[Route] = [each for file in settings.route_files for each in read_routes(Path(file))]
-        self.pipelines: list[PipelinePlan] = [read_pipeline(Path(file)) for file in settings.pipeline_files]
 
 
 class _Front:

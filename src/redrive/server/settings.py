@@ -20,6 +20,7 @@ from redrive.access import RedactionRules, rights_of
 from redrive.access.oidc import OidcSettings, oidc_of
 from redrive.access.redaction_file import rules_of
 from redrive.broker.rules import ERROR_QUEUE
+from redrive.connection_url import is_in_memory
 from redrive.errors import InvalidSetting, ServerFileError, UnknownSetting
 from redrive.http import listener
 from redrive.http.public_address import networks_of
@@ -70,6 +71,8 @@ class ServerSettings:
         pipelines: whether it runs the pipelines.
         upkeep: whether it looks for expired messages and idle queues.
         notifications: whether it calls webhooks.
+        work_process: whether all of this is done in a process of its own, so that however many people look, it is not
+            slowed down; never with a database in memory, which no other process can use.
         webhooks: webhooks that are added, or changed, when it starts: by name, a table with ``url``, ``secret``
             (``env:NAME``) and ``events``.
         private_networks: networks that are not of the internet, and in which webhooks may be: ``10.0.0.0/8``.
@@ -100,6 +103,7 @@ class ServerSettings:
     pipelines: bool = True
     upkeep: bool = True
     notifications: bool = True
+    work_process: bool = True
     webhooks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     private_networks: tuple[str, ...] = ()
 
@@ -125,10 +129,16 @@ class ServerSettings:
         self._check_sign_in()
         networks_of(self.private_networks)
         _check_webhooks(self.webhooks)
-        for name in ("require_sign_in", *PARTS):
+        for name in ("require_sign_in", "work_process", *PARTS):
             number.flag(name, getattr(self, name))
         for name in ("listen", "receivers"):
             listener.host_and_port(getattr(self, name), name)
+
+    @property
+    def has_work_process(self) -> bool:
+        """Whether there is work to do, and it is done in a process of its own."""
+        works = any(getattr(self, name) for name in PARTS)
+        return works and self.work_process and not is_in_memory("database", self.database)
 
     def _check_sign_in(self) -> None:
         for name in ("public_url", "proxy_user_header"):

@@ -30,6 +30,7 @@ from redrive.cli.watch import run_operation
 from redrive.errors import RedriveError
 from redrive.printable import one_line
 from redrive.recovery import Note, Operation, OperationState, Outcome, Part, views
+from redrive.telemetry import log_to_stderr
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -383,7 +384,7 @@ def run(sources: Sources, *, allow_transform: AllowTransform = None, connection:
       redrive operations run --dead
       redrive operations run --allow-transform shop.fixes:to_euros
     """
-    console.log_to_stderr()
+    log_to_stderr()
 
     async def serve(opened: OpenRecovery) -> None:
         read = some(opened.sources, 10)

@@ -15,21 +15,22 @@ from redrive.cli.options.connection import URL_VARIABLE
 from redrive.cli.output import console
 from redrive.cli.stop_signals import StopSignals
 from redrive.errors import MissingExtra, RedriveError
+from redrive.telemetry import log_to_stderr
 
 if TYPE_CHECKING:
-    from redrive.server import ServerSettings
+    from redrive.server import ServerProcess
 
 _CHATTY = ("httpx", "httpcore", "uvicorn")
 _FILE = "redrive.toml"
 
+Database = Annotated[
+    str | None,
+    typer.Option("--database", "--url", metavar="URL", help=f"Where everything is; ${URL_VARIABLE}, or the file's."),
+]
+
 
 def serve(  # noqa: PLR0917 - typer's options
-    database: Annotated[
-        str | None,
-        typer.Option(
-            "--database", "--url", metavar="URL", help=f"Where everything is; ${URL_VARIABLE}, or the file's."
-        ),
-    ] = None,
+    database: Database = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help=f"The file with the settings; {_FILE}, if there is one.")
     ] = None,
@@ -42,12 +43,16 @@ def serve(  # noqa: PLR0917 - typer's options
     notifications: Annotated[
         bool | None, typer.Option("--notifications/--no-notifications", help="Call webhooks.")
     ] = None,
+    work_process: Annotated[
+        bool | None, typer.Option("--work-process/--no-work-process", help="Do all of this in a process of its own.")
+    ] = None,
 ) -> None:
     """Serve the HTTP API, and do all the work, until Ctrl-C or SIGTERM.
 
-    One process reads failures, works on operations, runs routes and pipelines,
-    and answers requests. Several may share one PostgreSQL database. What has
-    begun is finished at the end; a second signal ends it at once.
+    It answers requests, and a process of its own reads failures, works on
+    operations, and runs routes and pipelines. Several servers may share one
+    PostgreSQL database. What has begun is finished at the end; a second
+    signal ends it at once.
 
     Examples:
       redrive serve
@@ -63,37 +68,40 @@ def serve(  # noqa: PLR0917 - typer's options
         "pipelines": pipelines,
         "upkeep": upkeep,
         "notifications": notifications,
+        "work_process": work_process,
     }
-    console.log_to_stderr()
-    for name in _CHATTY:  # a line for each request says nothing that events do not
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    _log()
     find_functions()
     with StopSignals() as signals:
         try:
-            settings = _settings({name: value for name, value in given.items() if value is not None}, config)
-            asyncio.run(_serve(settings, signals))
+            server = _server({name: value for name, value in given.items() if value is not None}, config)
+            asyncio.run(_serve(server, signals))
         except RedriveError as error:
             raise console.failure(error) from None
 
 
-def _settings(given: dict[str, Any], config: Path | None) -> "ServerSettings":
-    """Return the settings of the file, and instead of them those that were stated."""
+def _log() -> None:
+    log_to_stderr()
+    for name in _CHATTY:  # a line for each request says nothing that events do not
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _server(given: dict[str, Any], config: Path | None) -> "ServerProcess":
+    """Return the server with the settings of the file, and instead of them those that were stated."""
     try:
-        from redrive.server import ServerSettings, read_server_settings
+        from redrive.server import ServerProcess, ServerSettings, read_server_settings
     except ModuleNotFoundError as error:
         raise MissingExtra("redrive serve", "server") from error
     file = config or (Path(_FILE) if Path(_FILE).exists() else None)
-    return replace(ServerSettings() if file is None else read_server_settings(file), **given)
+    return ServerProcess(replace(ServerSettings() if file is None else read_server_settings(file), **given))
 
 
-async def _serve(settings: "ServerSettings", signals: StopSignals) -> None:
-    from redrive.server import ServerProcess
-
-    process, loop = ServerProcess(settings), asyncio.get_running_loop()
-    process.on_listening = lambda address: console.say(f"serves at http://{address}; Ctrl-C stops it")
-    signals.on_signal = lambda: loop.call_soon_threadsafe(process.stop)
+async def _serve(server: "ServerProcess", signals: StopSignals) -> None:
+    loop = asyncio.get_running_loop()
+    server.on_listening = lambda address: console.say(f"serves at http://{address}; Ctrl-C stops it")
+    signals.on_signal = lambda: loop.call_soon_threadsafe(server.stop)
     try:
         if not signals.count:
-            await process.run()
+            await server.run()
     finally:
         signals.on_signal = None  # the loop is about to close

@@ -20,6 +20,7 @@ from redrive.cli.output import console
 from redrive.cli.stop_signals import StopSignals
 from redrive.cli.worker_processes import LIFELINE, WorkerProcesses
 from redrive.errors import RedriveError, UsageError
+from redrive.telemetry import log_to_stderr
 from redrive.worker import Worker
 
 
@@ -67,7 +68,7 @@ def worker(
 
 def _run(target: str, where: str, signals: StopSignals, *, is_child: bool, until_idle: bool) -> None:
     found = load(target)
-    console.log_to_stderr()
+    log_to_stderr()
     if is_child:
         Thread(target=_end_with_parent, name="redrive-lifeline", daemon=True).start()
     else:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -56,9 +57,11 @@ def demo_settings(folder: Path, listen: str | None) -> "ServerSettings":
         MissingExtra: the server is not installed.
     """
     try:
-        from redrive.server import ServerSettings
+        import_module("redrive.server.process")  # which needs more than the settings do
     except ModuleNotFoundError as error:
         raise MissingExtra("redrive demo", "server,routes,pipeline") from error
+    from redrive.server import ServerSettings
+
     usual = ServerSettings()
     chosen = listen or (usual.listen if _is_free(usual.listen) else "127.0.0.1:0")
     return replace(

@@ -88,12 +88,6 @@ def failure(error: RedriveError) -> typer.Exit:
     return refusal(error_text(error), status_of(error))
 
 
-def log_to_stderr() -> None:
-    """Show the log of a command that runs until it is stopped, unless the program has configured logging itself."""
-    if not logging.getLogger().handlers:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-
-
 def silence_log() -> None:
     """Keep events out of the terminal, unless logging is configured: commands report what matters."""
     layer = logging.getLogger("redrive")

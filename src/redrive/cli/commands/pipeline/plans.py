@@ -33,7 +33,7 @@ from redrive.pipeline import (
     views,
 )
 from redrive.printable import one_line
-from redrive.telemetry import Event
+from redrive.telemetry import Event, log_to_stderr
 
 _CHATTY = ("httpx", "httpcore", "uvicorn", "asyncssh")
 
@@ -120,7 +120,7 @@ def run(
       redrive pipeline run shop.reports:pipe --listen 127.0.0.1:8080
     """
     plan = plan_in(target)
-    console.log_to_stderr()
+    log_to_stderr()
     for name in _CHATTY:  # a line for each request says nothing that events do not
         logging.getLogger(name).setLevel(logging.WARNING)
     counts = StageCounts()

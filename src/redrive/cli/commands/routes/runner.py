@@ -16,6 +16,7 @@ from redrive.cli.output import console
 from redrive.cli.output.sentences import count, some
 from redrive.cli.stop_signals import StopSignals
 from redrive.routes import RouteInfo, RouteRunner, Routes
+from redrive.telemetry import log_to_stderr
 
 _CHATTY = ("httpx", "httpcore", "uvicorn")
 
@@ -54,7 +55,7 @@ def run(
 
 
 def _log_to_stderr() -> None:
-    console.log_to_stderr()
+    log_to_stderr()
     for name in _CHATTY:  # a line for each request says nothing that events do not
         logging.getLogger(name).setLevel(logging.WARNING)
 
