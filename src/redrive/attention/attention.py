@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Collects the facts of all layers, and says what needs a person."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Self
@@ -66,16 +67,22 @@ class Attention:
 
     async def facts(self) -> Facts:
         """Return what the rules look at."""
-        aside = await self._recovery.aside(limit=_TASKS)
+        now, aside, services, (groups, operations), (queues, routes, pipelines) = await asyncio.gather(
+            self._history.ledger.now(),
+            self._recovery.aside(limit=_TASKS),
+            self._recovery.services(),
+            asyncio.gather(self._groups(), self._operations()),
+            asyncio.gather(self._queues(), self._routes_with_work(), self._stuck()),
+        )
         return Facts(
-            now=utc(await self._history.ledger.now()),
-            groups=tuple(await self._groups()),
-            operations=tuple(await self._operations()),
-            queues=tuple(await self._queues()),
-            routes=tuple(await self._routes_with_work()),
-            pipelines=tuple(await self._stuck()),
+            now=utc(now),
+            groups=tuple(groups),
+            operations=tuple(operations),
+            queues=tuple(queues),
+            routes=tuple(routes),
+            pipelines=tuple(pipelines),
             set_aside=len(aside),
-            services=len(await self._recovery.services()),
+            services=len(services),
         )
 
     async def figures(self) -> Figures:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """``/``: what needs a person, first, and how things stand. Who is limited to queues sees what of it is about them."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal
 
@@ -57,9 +58,13 @@ SpanWord = Annotated[Literal["1h", "6h", "24h", "7d"], Query(description="How fa
 @pages.get("/", "own.read", "overview.html")
 async def show_overview(caller: Caller, span: SpanWord = "6h") -> View:
     """Show what needs a person, and how things stand."""
-    queues = [each for each in await caller.ask(list_queues) if not each["is_topic"]]
-    operations = await caller.ask(list_operations, page=first_page(caller.request, 20))
-    items = await _items(caller)
+    known, operations, items, figures = await asyncio.gather(
+        caller.ask(list_queues),
+        caller.ask(list_operations, page=first_page(caller.request, 20)),
+        _items(caller),
+        _figures(caller),
+    )
+    queues = [each for each in known if not each["is_topic"]]
     worst = sorted(queues, key=lambda each: (each["oldest_at"] or "~", -each["ready"], each["name"]))[:_LISTED]
     groups = [name for name in map(_group_of, items or ()) if name][:_OPEN_ITEMS]
     lines = await overview_lines(caller, _SPANS[span], groups, [each["name"] for each in worst])
@@ -83,7 +88,7 @@ async def show_overview(caller: Caller, span: SpanWord = "6h") -> View:
         "has_open": any(not each["ended_at"] for each in operations),
         "queues": [_queue_row(each, lines) for each in worst],
         "queue_count": len(queues),
-        **await _figures(caller),
+        **figures,
     }
 
 
