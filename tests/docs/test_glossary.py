@@ -2,7 +2,9 @@
 """The glossary is true: its terms are used, its names exist, and the words it advises against get rarer."""
 
 import re
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -44,19 +46,29 @@ def test_a_term_is_explained_once():
     assert sorted(explained) == sorted(set(explained))
 
 
-def occurrences(word: str) -> list[str]:
-    """Return where a word occurs, as a word of its own or as part of a name, in the code and on the pages."""
-    pattern = re.compile(rf"(?<![A-Za-z]){word}(?![A-Za-z])", re.IGNORECASE)
+@cache
+def texts() -> dict[Path, str]:
+    """Return the code and the pages."""
     code = [
         path for path in sorted((ROOT / "src").rglob("*.py")) if path.name != "schema.py"
     ]  # migrations never change
-    files = [*code, *(page for page in PAGES if page != GLOSSARY)]
+    return {path: path.read_text() for path in (*code, *(page for page in PAGES if page != GLOSSARY))}
+
+
+def occurrences(word: str) -> list[str]:
+    """Return where a word occurs, as a word of its own or as part of a name, in the code and on the pages."""
+    pattern = re.compile(rf"(?<![A-Za-z]){word}(?![A-Za-z])", re.IGNORECASE)
     return [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
-        for path in files
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        for _ in pattern.finditer(line)
+        f"{path.relative_to(ROOT)}:{place(text, found.start())}"
+        for path, text in texts().items()
+        for found in pattern.finditer(text)
     ]
+
+
+def place(text: str, at: int) -> str:
+    """Return the number of a line and what it says."""
+    line = text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]
+    return f"{text.count(chr(10), 0, at) + 1}: {line.strip()}"
 
 
 @pytest.mark.parametrize("word", AVOIDED)

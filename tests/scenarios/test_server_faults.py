@@ -26,6 +26,8 @@ from tests.serving import address, ended, ready, serving
 QUEUE = "orders"
 OPTIONS = ("--no-routes", "--no-pipelines")
 RETRY_S = 0.05
+REST_S = 0.01
+"""Between two messages of a client: the server is what is tested, not how fast it is."""
 
 
 class Senders:
@@ -88,6 +90,7 @@ class Senders:
             if code in ("sent", "request-repeated"):
                 with self._lock:
                     self.acknowledged.append(id_)
+                self._stopping.wait(REST_S)
                 return
             assert answer.status_code in (503, 507), answer.text
             if self._stopping.is_set():
