@@ -21,17 +21,40 @@ class ServerEnded(RuntimeError):
 
 
 class Server:
-    """A running ``redrive serve``, with the processes that it starts.
+    """``redrive serve``, with the processes that it starts.
+
+    Args:
+        url: its database.
+        folder: where its log goes.
+        switches: more of its command line.
 
     Attributes:
         port: where it listens.
-        pid: its process.
     """
 
-    def __init__(self, process, port):
-        self._process = process
-        self.port = port
-        self.pid = process.pid
+    def __init__(self, url, folder, switches):
+        self._url = url
+        self._folder = folder
+        self._switches = switches
+        self.port = 0
+
+    def start(self):
+        """Start it, at the port that it had before, and wait until it can use its database."""
+        command = [sys.executable, "-m", "redrive.cli", "serve", "--listen", f"{HOST}:{self.port}", *self._switches]
+        log = Path(self._folder) / "serve.log"
+        with log.open("w", encoding="utf-8") as out:
+            self._process = subprocess.Popen(  # noqa: S603 - our own
+                command, stdout=out, stderr=out, env={**os.environ, "REDRIVE_URL": self._url}, cwd=self._folder
+            )
+        self.port = _port(self._process, log)
+        _wait_until_ready(self)
+
+    def stop(self):
+        """Stop it; it must end well."""
+        self._process.terminate()
+        if code := self._process.wait(60):
+            log = Path(self._folder) / "serve.log"
+            raise ServerEnded(f"the server has ended with {code}: {log.read_text(encoding='utf-8')[-2000:]}")
 
     @property
     def memory_mb(self):
@@ -47,8 +70,9 @@ class Server:
         """Return the process that answers, and the one that does the work if there is one."""
         if (code := self._process.poll()) is not None:
             raise ServerEnded(f"the server has ended with {code}")
-        tasks = Path(f"/proc/{self.pid}/task").iterdir()
-        return [self.pid, *(int(each) for task in tasks for each in (task / "children").read_text().split())]
+        pid = self._process.pid
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        return [pid, *(int(each) for task in tasks for each in (task / "children").read_text().split())]
 
 
 def _memory_mb(process):
@@ -64,20 +88,12 @@ def _cpu_s(process):
 @contextmanager
 def running_serve(url, folder, *switches):
     """Start ``redrive serve`` on a database, and stop it; it must end well."""
-    log = Path(folder) / "serve.log"
-    command = [sys.executable, "-m", "redrive.cli", "serve", "--listen", f"{HOST}:0", *switches]
-    with log.open("w", encoding="utf-8") as out:
-        process = subprocess.Popen(  # noqa: S603 - our own
-            command, stdout=out, stderr=out, env={**os.environ, "REDRIVE_URL": url}, cwd=folder
-        )
-        try:
-            server = Server(process, _port(process, log))
-            _wait_until_ready(server)
-            yield server
-        finally:
-            process.terminate()
-            if code := process.wait(60):
-                raise ServerEnded(f"the server has ended with {code}: {log.read_text(encoding='utf-8')[-2000:]}")
+    server = Server(url, folder, switches)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 def _port(process, log):
