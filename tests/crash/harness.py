@@ -108,8 +108,10 @@ class Wire:
 
     def __getattr__(self, verb):
         found = getattr(self._target, verb)
-        if verb in {"open", "close", *_BESIDE_THE_WORK} or not inspect.iscoroutinefunction(found):
+        if verb in {"open", "close"} or not inspect.iscoroutinefunction(found):
             return found
+        if verb in _BESIDE_THE_WORK:
+            return lambda *values, **more: self._process.world.alone(found(*values, **more))
 
         async def call(*values, **more):
             return await self._process.call(verb, found, *values, **more)
@@ -307,18 +309,18 @@ class World:
     async def opened(self, raw):
         """Open an engine, unless it is open already."""
         if not self.is_shared:
-            await self._alone(raw.open())
+            await self.alone(raw.open())
 
     async def closed(self, raw):
         """Close an engine of a process that has ended."""
         if not self.is_shared:
-            await self._alone(raw.close())
+            await self.alone(raw.close())
 
-    async def _alone(self, doing):
-        """Do something that takes no turn, while time stands still."""
+    async def alone(self, doing):
+        """Do something that takes no turn, while time stands still; return its answer."""
         self._at_work += 1
         try:
-            await doing
+            return await doing
         finally:
             self._at_work -= 1
 

@@ -258,11 +258,11 @@ class PipelineWorld(World):
         """Say whether everything was submitted, the empty batch of the day was sent, and nothing moves."""
         if self.unposted():
             return False
-        infos = await self.person(self.raw.inspect())
+        infos = await self.alone(self.raw.inspect())
         if any(each.ready + each.locked + each.scheduled for each in infos if each.name not in NOT_OURS):
             return False
-        tasks = await self.person(self.rows("SELECT state FROM @.pipeline_tasks"))
-        slots = await self.person(self.rows("SELECT state, is_empty FROM @.pipeline_slots"))
+        tasks = await self.alone(self.rows("SELECT state FROM @.pipeline_tasks"))
+        slots = await self.alone(self.rows("SELECT state, is_empty FROM @.pipeline_slots"))
         is_moving = any(task["state"] in (TaskState.READY, TaskState.WAITING) for task in tasks)
         is_open = any(slot["state"] == SlotState.OPEN for slot in slots)
         if any(each.when_empty != "skip" for each in self.plan.destinations.values()):
@@ -281,14 +281,6 @@ class PipelineWorld(World):
             return [dict(row) for row in (yield Sql(text, values))]
 
         return await self.raw.look(script)
-
-    async def person(self, doing):
-        """Do something that takes no turn, while time stands still."""
-        self._at_work += 1
-        try:
-            return await doing
-        finally:
-            self._at_work -= 1
 
     # --- destinations
 
@@ -338,9 +330,10 @@ class PipelineWorld(World):
         """Let a process go on that stands still, after so many seconds, in which others may have taken its work."""
         while not process.is_frozen:
             if process.died.is_set() or await self.is_done():
+                process.mishap = Mishap()  # nobody would thaw it
                 return
             await pause(self.clock, 0.2)
-        await self.person(self.autopsy())
+        await self.alone(self.autopsy())
         if any(turn.process is process and turn.verb == "send" for turn in self.waiting):
             self.is_racing = True  # it has looked, and sends whatever others have sent meanwhile
         await pause(self.clock, seconds)

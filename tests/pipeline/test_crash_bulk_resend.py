@@ -69,7 +69,7 @@ class ResendingProcess(PipelineProcess):
 
     async def _asked(self):
         await self.recovery.ingest()
-        while (await self.world.person(self.world.raw.inspect(self.queue)))[0].dead:
+        while (await self.world.alone(self.world.raw.inspect(self.queue)))[0].dead:
             await pause(self.world.clock, LOCK_S)  # another process has died with them: they come when its locks end
             await self.recovery.ingest()
         return await self.recovery.recover(Filter(queues=(self.queue,)), key="resend", actor="ann")

@@ -109,10 +109,10 @@ async def test_a_resend_while_a_retry_waits_is_refused_and_says_why():
         told = []
 
         async def resend():
-            while not (tasks := await world.person(tasks_of(world))) or not tasks[0].retries:
+            while not (tasks := await world.alone(tasks_of(world))) or not tasks[0].retries:
                 await pause(world.clock, 0.5)
             with pytest.raises(TaskConflict) as refused:
-                await world.person(world.pipeline.resend(tasks[0].id, actor="ann"))
+                await world.alone(world.pipeline.resend(tasks[0].id, actor="ann"))
             told.append(str(refused.value))
 
         await world.play(world.process().live(), resend())

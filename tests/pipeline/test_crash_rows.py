@@ -187,12 +187,12 @@ async def test_a_second_message_for_a_retry_that_waits_changes_nothing():
         queue = world.plan.send_queue("one")
 
         async def wake():
-            while not (tasks := await world.person(tasks_of(world))) or not tasks[0].retries:
+            while not (tasks := await world.alone(tasks_of(world))) or not tasks[0].retries:
                 await pause(world.clock, 1.0)
             for _ in range(3):
-                await world.person(world.broker.send(queue, Message.of(tasks[0].token.to_json())))
+                await world.alone(world.broker.send(queue, Message.of(tasks[0].token.to_json())))
             await pause(world.clock, 20.0)
-            assert (await world.person(only_task(world))).retries == 1
+            assert (await world.alone(only_task(world))).retries == 1
             assert list(world.bodies.values()) == [b"s0.b"]
 
         await world.play(process.live(), wake())

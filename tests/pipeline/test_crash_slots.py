@@ -190,7 +190,7 @@ async def test_tasks_that_wait_go_by_another_timing(timing):
         async def change():
             await process.started.wait()
             async with world.pipeline as pipeline:
-                await world.person(pipeline.change(destination(timing=timing)))
+                await world.alone(pipeline.change(destination(timing=timing)))
 
         await world.play(process.live(), change())
         (sent,) = await tasks_of(world)

@@ -301,15 +301,8 @@ class RouteWorld(World):
     async def _is_done(self):
         if not self.is_from_queue and self.unposted():
             return False
-        infos = await self._looked(self.raw.inspect())
+        infos = await self.alone(self.raw.inspect())
         return not any(each.ready + each.locked + each.scheduled for each in infos if each.name not in (TARGET, TAP))
-
-    async def _looked(self, doing):
-        self._at_work += 1
-        try:
-            return await doing
-        finally:
-            self._at_work -= 1
 
     # --- destinations
 
@@ -355,9 +348,10 @@ class RouteWorld(World):
         """Let a process go on that stands still, after so many seconds, in which others may have taken its legs."""
         while not process.is_frozen:
             if process.died.is_set() or await self._is_done():
+                process.mishap = Mishap()  # nobody would thaw it
                 return
             await pause(self.clock, LOOK_S / 5)
-        legs = await self._looked(self.legs())
+        legs = await self.alone(self.legs())
         for key in set().union(*(self.keys(each) for each in self.routes)):
             self.allowed[key] = int(is_on_its_way(legs, key))
         await pause(self.clock, seconds)

@@ -8,6 +8,7 @@ call; every day for some calls of each kind, the first among them, and for all i
 source: one is plain, one splits, one drops duplicates, and one sends to a queue.
 """
 
+import asyncio
 import random
 from contextlib import asynccontextmanager
 
@@ -167,3 +168,22 @@ async def test_a_process_that_stood_still_for_too_long_settles_nothing_that_othe
 )
 async def test_two_processes_on_a_server_and_one_stands_still(points, server):
     assert sum([await stood_still("queue", nth, home=server()) for nth in points]) > 0
+
+
+async def test_a_process_that_would_stand_still_when_everything_is_done_comes_to_its_end(monkeypatch):
+    """What workers note about themselves may take long then, and a process that stands still is thawed by nobody."""
+    async with new_world("queue", seed=1) as world:
+        await world.play(world.process().live())
+        last = len(world.processes[0].calls)
+    for nth in range(last - 10, last):
+        async with new_world("queue", seed=1) as world:
+            noted = world.raw.worker_absent
+
+            async def slowly(*values, noted=noted):
+                await asyncio.sleep(0.01)  # noqa: TID251 - a real moment, as of a server
+                return await noted(*values)
+
+            monkeypatch.setattr(world.raw, "worker_absent", slowly)
+            frozen = world.process(Mishap(nth, kind="freezes"))
+            await world.play(frozen.live(), world.process().live(), world.thaw(frozen, 1.0))
+            await world.check()
