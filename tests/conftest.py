@@ -27,6 +27,7 @@ from tests.postgres.fixtures import (  # noqa: F401 - pytest finds fixtures by t
     shared_breakable_postgres,
 )
 from tests.sample import leave_to_torture
+from tests.time_limits import pytest_exception_interact  # noqa: F401 - pytest finds hooks by their names
 
 
 def pytest_configure(config):

@@ -10,6 +10,7 @@ from redrive.engines.nats import NatsEngine
 from redrive.engines.nats.group_commit import removing
 from redrive.errors import LockLost
 from redrive.testing import PassingClock
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.asyncio
 
@@ -66,13 +67,24 @@ async def late(engines, clock, monkeypatch, settlement, meanwhile):
     (held,) = await first.lock_next(ORDERS, 1)
     freezing = Freezing(first, monkeypatch)
     settling = asyncio.create_task(first.apply([settlement(held.lock)]))
-    await freezing.is_frozen.wait()
-    clock.advance(LOCK_S + 1)
-    (taken,) = await second.lock_next(ORDERS, 1)
-    await meanwhile(second, taken)
-    freezing.thawed.set()
+    try:
+        await freezing.is_frozen.wait()
+        taken = await taken_over(second, clock)
+        await meanwhile(second, taken)
+    finally:
+        freezing.thawed.set()  # to close the engine, it must be able to ask
     with pytest.raises(LockLost):
         await settling
+    return taken
+
+
+async def taken_over(engine, clock):
+    """Return the message when the lock of another engine has ended, which the server may notice late."""
+    clock.advance(LOCK_S + 1)
+    async with asyncio.timeout(PATIENCE_S):
+        while not (found := await engine.lock_next(ORDERS, 1)):
+            pass
+    (taken,) = found
     return taken
 
 
@@ -101,8 +113,7 @@ async def test_a_late_settlement_changes_nothing_when_another_has_settled(engine
 async def test_who_has_taken_a_message_over_can_give_it_back_in_any_process(engines, clock):
     first, second = engines
     await first.lock_next(ORDERS, 1)
-    clock.advance(LOCK_S + 1)
-    (taken,) = await second.lock_next(ORDERS, 1)
+    taken = await taken_over(second, clock)
     await first.apply([Abandon(taken.lock)])
     (again,) = await second.lock_next(ORDERS, 1)
     assert again.delivery_count == 3
