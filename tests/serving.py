@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """``redrive serve`` as a process of its own, for tests that need one."""
 
+import os
 import re
 import subprocess
 import sys
@@ -12,21 +13,22 @@ import httpx
 from tests.patience import PATIENCE_S
 
 
-def serving(*arguments, cwd):
+def serving(*arguments, cwd, variables=None):
     """Start a server; it is stopped at the end, if it still runs."""
-    return started("serve", "--listen", "127.0.0.1:0", *arguments, cwd=cwd)
+    return started("serve", "--listen", "127.0.0.1:0", *arguments, cwd=cwd, variables=variables)
 
 
 @contextmanager
-def started(*arguments, cwd):
-    """Start a command; it is stopped at the end, if it still runs.
+def started(*arguments, cwd, variables=None):
+    """Start a command, with more environment variables; it is stopped at the end, if it still runs.
 
     Its standard error goes to a file, ``process.log``: a pipe that is not read is full after a thousand lines, and then
     the command stands still.
     """
     command = [sys.executable, "-m", "redrive.cli", *map(str, arguments)]
+    environment = {**os.environ, **(variables or {})}
     with TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=cwd)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=cwd, env=environment)
         process.log = log
         try:
             yield process

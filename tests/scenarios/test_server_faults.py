@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What happens to a server: its database goes away, its disk is full, it is killed, thousands of slow clients come.
+"""What happens to a server: its database goes away, its disk is full, it is killed, its clock steps, clients are slow.
 
 Clients are told so, nothing that was acknowledged is lost or done twice, and it goes on by itself.
 """
@@ -7,10 +7,12 @@ Clients are told so, nothing that was acknowledged is lost or done twice, and it
 import asyncio
 import signal
 import socket
+import struct
 import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, contextmanager
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -135,12 +137,16 @@ def wait_for_failures(base, count):
     wait_until(lambda: get(base, "/api/v1/failures/count").json()["count"] == count, f"{count} failures")
 
 
-def recover(base):
+def recover(base, **how):
     """Request that all is recovered; return the operation's number."""
-    asked, key = {"kind": "recover", "filter": "status:unresolved"}, {"Idempotency-Key": "all"}
+    asked, key = {"kind": "recover", "filter": "status:unresolved", **how}, {"Idempotency-Key": "all"}
     answer = httpx.post(f"{base}/api/v1/operations", json=asked, headers=key, timeout=PATIENCE_S)
     assert answer.status_code < 300, answer.text
     return answer.json()["number"]
+
+
+def forwarded(base, number):
+    return get(base, f"/api/v1/operations/{number}").json()["progress"]["forwarded"]
 
 
 def state_of(base, number):
@@ -230,6 +236,66 @@ def test_one_of_two_servers_is_killed_and_the_other_one_goes_on(breakable_url, t
             assert (status, "Traceback" in err) == (0, False), err
     print(dict(senders.answers))
     check_each_once(breakable_url, senders, failures)
+
+
+class SteppedClock:
+    """The clock that a server and its processes go by, which a test sets forward and back.
+
+    Args:
+        folder: where what they read is.
+    """
+
+    def __init__(self, folder):
+        self._file = folder / "step"
+        self._file.write_bytes(struct.pack("d", 0.0))
+        place = Path(__file__).parent / "stepping"
+        self.variables = {"STEP_FILE": str(self._file), "PYTHONPATH": str(place)}
+
+    def set_to(self, seconds):
+        """Let it be so many seconds ahead of the machine's."""
+        with self._file.open("r+b") as file:  # the same file, as they have it in memory
+            file.write(struct.pack("d", seconds))
+
+
+HOUR = 3600.0
+
+
+def is_ahead_by(base, seconds):
+    """Say whether a server's answers have the time that its clock is set to."""
+    there = parsedate_to_datetime(get(base, "/live").headers["date"]).timestamp()
+    return abs(there - time.time() - seconds) < HOUR / 2
+
+
+@pytest.mark.parametrize(
+    ("failures", "steps"),
+    [
+        pytest.param(40, (-HOUR, HOUR), id="short"),
+        pytest.param(2_000, (-HOUR, HOUR, 0.0, 24 * HOUR, -24 * HOUR, -2.0, 2.0, 0.0), id="long", marks=LONG),
+    ],
+)
+@pytest.mark.parametrize("store", ["file", "server"])
+def test_a_clock_that_is_set_back_and_forward_stops_nothing(request, tmp_path, store, failures, steps):
+    url = f"sqlite:///{tmp_path}/served.db" if store == "file" else request.getfixturevalue("postgres_url")
+    asyncio.run(filled(url, failures))
+    clock = SteppedClock(tmp_path)
+    with serving("--database", url, *OPTIONS, cwd=tmp_path, variables=clock.variables) as process:
+        base = address(process)
+        ready(base)
+        wait_for_failures(base, failures)
+        with Senders(base).running() as senders:
+            number = recover(base, rate=failures / len(steps))  # a second for each step
+            for turn, seconds in enumerate(steps, 1):
+                clock.set_to(seconds)
+                wait_until(lambda seconds=seconds: is_ahead_by(base, seconds), "a server whose clock has stepped")
+                sent, share = len(senders.acknowledged), failures * turn / (len(steps) + 1)
+                wait_until(lambda sent=sent: len(senders.acknowledged) > sent + 10, "messages that are sent")
+                wait_until(lambda share=share: forwarded(base, number) >= share, "an operation that goes on")
+                assert get(base, "/ready").status_code == 200
+            wait_until(lambda: state_of(base, number) == "completed", "an operation that ends")
+        process.send_signal(signal.SIGTERM)
+        status, _, err = ended(process)
+    assert (status, "Traceback" in err) == (0, False), err
+    check_each_once(url, senders, failures)
 
 
 def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(small_disk, tmp_path):
