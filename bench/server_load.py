@@ -1,115 +1,24 @@
-"""An operation with and without those who watch it: programs that ask the API, or people in front of a browser."""
+"""An operation with and without those who watch it: programs that ask the API, or people in front of a browser.
+
+At the end, the server is stopped and started again in the middle, under all those browsers and nine tabs of a real one.
+"""
 
 import asyncio
 import json
+import sys
 import time
-from collections import Counter
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from statistics import median, quantiles
 
 from recovery_subjects import QUEUE
 from report import Table
 from server_client import Connection, running_serve
+from server_tabs import NoBrowser, Tabs
+from server_watchers import LastingViewers, Viewers, Watchers
 
-REQUESTS_S = 500
-CONNECTIONS = 50  # of those who ask; a browser keeps up to six
 LOOK_EVERY_S = 0.25
-PATHS = (
-    "/failures?limit=50&order=newest",
-    "/failures/count",
-    "/failures/statuses",
-    "/groups",
-    f"/groups?q=queue:{QUEUE}",
-    "/operations",
-    "/operations/{number}",
-    f"/queues/{QUEUE}",
-    "/queues",
-    "/series?metric=failed",
-)
-
-
-PAGES = ("/operations/{number}", "/operations", "/failed", "/")
-AGAIN_AFTER_S = 0.3  # a browser hears of a change, and of what changes just after it, before it asks
-
-
-class Watchers:
-    """Programs that watch: streams, and requests at a steady pace, whatever the answers take.
-
-    Args:
-        server: what they watch.
-        number: the operation.
-        streams: how many watch.
-    """
-
-    def __init__(self, server, number, streams):
-        self._server = server
-        self._streams = streams
-        self._number = number
-        self.taken_ms = []
-        self.statuses = Counter()
-        self.seen = Counter()
-        self.late = 0
-        self.has_seen = asyncio.Event()
-
-    async def run(self):
-        """Watch until cancelled."""
-        async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-            for _ in range(self._streams):
-                stream = await stack.enter_async_context(Connection(self._server))
-                tasks.create_task(stream.stream("/events", self.seen))
-            turns = asyncio.Queue(REQUESTS_S)
-            for _ in range(CONNECTIONS):
-                asker = await stack.enter_async_context(Connection(self._server))
-                tasks.create_task(self._ask(asker, turns))
-            await self._pace(turns)
-
-    async def _pace(self, turns):
-        began, made = time.perf_counter(), 0
-        while True:
-            await asyncio.sleep(0.01)
-            for number in range(made, int((time.perf_counter() - began) * REQUESTS_S)):
-                made = number + 1
-                try:
-                    turns.put_nowait((time.perf_counter(), PATHS[number % len(PATHS)].format(number=self._number)))
-                except asyncio.QueueFull:
-                    self.late += 1
-
-    async def _ask(self, asker, turns):
-        while True:
-            due, path = await turns.get()
-            status, _ = await asker.get(path)
-            self.statuses[status] += 1
-            self.has_seen.set()
-            self.taken_ms.append((time.perf_counter() - due) * 1e3)
-
-
-class Viewers(Watchers):
-    """People who watch: each has a stream, and fetches a page again when the stream says that something has changed."""
-
-    async def run(self):
-        """Watch until cancelled."""
-        async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-            for place in range(self._streams):
-                stream = await stack.enter_async_context(Connection(self._server))
-                browser = await stack.enter_async_context(Connection(self._server))
-                changed = asyncio.Event()
-                tasks.create_task(stream.stream("/events", self.seen, changed))
-                path = PAGES[place % len(PAGES)].format(number=self._number)
-                tasks.create_task(self._look(browser, path, changed))
-
-    async def _look(self, browser, path, changed):
-        while True:
-            await changed.wait()
-            await asyncio.sleep(AGAIN_AFTER_S)
-            changed.clear()
-            due = time.perf_counter()
-            status, _ = await browser.fragment(path)
-            self.statuses[status] += 1
-            self.has_seen.set()
-            self.taken_ms.append((time.perf_counter() - due) * 1e3)
-
-
-KINDS = {"alone": None, "beside 500 requests/s": Watchers, "beside browsers": Viewers}
+ALONE, RESTARTED = "alone", "beside browsers, restarted"
+KINDS = {ALONE: None, "beside 500 requests/s": Watchers, "beside browsers": Viewers, RESTARTED: LastingViewers}
 
 
 async def operate(server, size, kind, streams):
@@ -118,20 +27,20 @@ async def operate(server, size, kind, streams):
         began = time.perf_counter()
         status, operation = await client.post("/operations", {"kind": "recover", "filter": f"queue:{QUEUE}"})
         assert status < 300, operation
-        watchers = (KINDS[kind] or Watchers)(server, operation["number"], streams)
-        watching = asyncio.create_task(watchers.run()) if KINDS[kind] else None
-        memory = [server.memory_mb]
-        while (state := (await state_of(client, operation["number"])))["state"] not in ("completed", "failed"):
+    watchers = (KINDS[kind] or Watchers)(server, operation["number"], streams)
+    async with AsyncExitStack() as stack:
+        tabs = await stack.enter_async_context(opened_tabs(server, operation["number"])) if kind == RESTARTED else None
+        if KINDS[kind]:
+            await stack.enter_async_context(watched(watchers))
+        memory, away = [server.memory_mb], None
+        while (state := await state_of(server, operation["number"]))["state"] not in ("completed", "failed"):
+            if kind == RESTARTED and away is None and state["progress"]["forwarded"] * 2 >= size:
+                away = await restart(server, watchers, tabs)
             await asyncio.sleep(LOOK_EVERY_S)
             memory.append(server.memory_mb)
         taken = time.perf_counter() - began
-        if watching is not None:
-            # a short operation is over before anybody has looked
-            await asyncio.wait([watching, asyncio.create_task(watchers.has_seen.wait())], return_when="FIRST_COMPLETED")
-            watching.cancel()
-            await asyncio.wait([watching])
-            if not watching.cancelled():
-                watching.result()
+        if tabs is not None:
+            await tabs.all_say("Completed")
     assert state["progress"]["forwarded"] == size, state
     return {
         "rate": size / taken,
@@ -144,12 +53,53 @@ async def operate(server, size, kind, streams):
         "ended": watchers.seen["ended"],
         "p50": median(watchers.taken_ms) if watchers.taken_ms else 0.0,
         "p95": quantiles(watchers.taken_ms, n=20)[-1] if len(watchers.taken_ms) > 1 else 0.0,
+        "away": away,
+        "tab streams": tabs.most_streams if tabs is not None else None,
     }
 
 
-async def state_of(client, number):
+@asynccontextmanager
+async def watched(watchers):
+    """Let people watch for as long as the block lasts, and until one of them has seen something."""
+    watching = asyncio.create_task(watchers.run())
+    yield
+    # a short operation is over before anybody has looked
+    await asyncio.wait([watching, asyncio.create_task(watchers.has_seen.wait())], return_when="FIRST_COMPLETED")
+    watching.cancel()
+    await asyncio.wait([watching])
+    if not watching.cancelled():
+        watching.result()
+
+
+@asynccontextmanager
+async def opened_tabs(server, number):
+    """Open the tabs of a real browser; yield None, and say why, where there is none."""
+    async with AsyncExitStack() as stack:
+        try:
+            tabs = await stack.enter_async_context(Tabs(server, number))
+        except NoBrowser as error:
+            print(f"no tabs: {error}", file=sys.stderr)
+            tabs = None
+        yield tabs
+
+
+async def restart(server, watchers, tabs):
+    """Stop and start the server; return the seconds until it answers, and until all who watch are back."""
+    began = time.perf_counter()
+    await asyncio.to_thread(server.stop)
+    watchers.forget()
+    await asyncio.to_thread(server.start)
+    answers = time.perf_counter() - began
+    await watchers.are_back.wait()
+    if tabs is not None:
+        await tabs.all_are_live()
+    return {"answers_s": answers, "back_s": time.perf_counter() - began}
+
+
+async def state_of(server, number):
     """Return an operation."""
-    _, body = await client.get(f"/operations/{number}", fresh=True)
+    async with Connection(server) as client:
+        _, body = await client.get(f"/operations/{number}", fresh=True)
     return json.loads(body)
 
 
@@ -167,10 +117,17 @@ async def measure(engine, filled, chosen, folder, progress):
     return found
 
 
+def away(rounds):
+    """Return how long the server was away for those who watch, and how many streams nine tabs had, if it was at all."""
+    restarts = [each["away"]["back_s"] for each in rounds if each["away"]]
+    streams = [each["tab streams"] for each in rounds if each["tab streams"] is not None]
+    return [f"{median(restarts):.0f}" if restarts else "", f"{max(streams)}" if streams else ""]
+
+
 def table(engine, found):
     """Return how quick the operation was, alone and watched, and what the watchers saw."""
     rows = []
-    alone = median(each["rate"] for each in found["alone"])
+    alone = median(each["rate"] for each in found[ALONE])
     for kind, rounds in found.items():
         of = lambda name, rounds=rounds: median(each[name] for each in rounds)  # noqa: E731
         first, later, most = (median(each["memory"][place] for each in rounds) for place in range(3))
@@ -185,7 +142,20 @@ def table(engine, found):
                 f"{of('p95'):.0f}",
                 f"{of('events'):,.0f}",
                 f"{first:.0f} / {later:.0f} / {most:.0f}",
+                *away(rounds),
             ]
         )
-    columns = ["operation", "messages/s", "to alone", "requests/s", "errors", "ms", "ms, p95", "events", "MB"]
+    columns = [
+        "operation",
+        "messages/s",
+        "to alone",
+        "requests/s",
+        "errors",
+        "ms",
+        "ms, p95",
+        "events",
+        "MB",
+        "back, s",
+        "streams of nine tabs",
+    ]
     return Table(f"An operation that is watched, {engine}", columns, rows)
