@@ -116,7 +116,7 @@ def main() -> None:
     for name, level in head["levels"].items():
         logging.getLogger(name).setLevel(level)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server gets it, and passes it on
-    settings = pickle.loads(base64.b64decode(head["settings"]))  # noqa: S301 - see above
+    settings = pickle.loads(base64.b64decode(head["settings"]))  # noqa: S301 - the server wrote it, into this pipe
     status = 0
     try:
         asyncio.run(work(settings, reports, _listen))
