@@ -12,6 +12,7 @@ from redrive.engines.postgres import PostgresEngine
 from redrive.engines.sqlite import SqliteEngine
 from tests import in_memory
 from tests.nats.server import remove_stream
+from tests.patience import PATIENCE_S
 from tests.postgres.server import run_sql, terminate_backends
 
 
@@ -53,7 +54,7 @@ class PostgresHome:
 
     def engine(self, clock):
         """Return an engine that is not open yet."""
-        return PostgresEngine(self._url, schema=self._schema, clock=clock)
+        return PostgresEngine(self._url, schema=self._schema, clock=clock, acquire_timeout=PATIENCE_S)
 
     def crash(self):
         """Cut the engine off."""

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import nats
 
+from tests.patience import PATIENCE_S
 from tests.postgres.server import wait_until
 from tests.routes.servers.processes import NatsServer, free_port
 
@@ -115,20 +116,20 @@ class Cluster:
     def _has_leader(self):
         config = {"name": "probe", "subjects": ["probe.>"], "num_replicas": 3}
         try:
-            answer = ask(self.servers[0].url, "STREAM.CREATE.probe", config)
+            answer = ask(self.servers[0].url, "STREAM.CREATE.probe", config, patience=3)
         except (OSError, TimeoutError, nats.errors.Error):
             return False
         return "error" not in answer
 
 
-def ask(url, what, body=None):
+def ask(url, what, body=None, patience=PATIENCE_S):
     """Return what JetStream answers."""
 
     async def asked():
-        client = await nats.connect(url, allow_reconnect=False, connect_timeout=2, error_cb=ignore)
+        client = await nats.connect(url, allow_reconnect=False, connect_timeout=patience, error_cb=ignore)
         try:
             payload = json.dumps(body).encode() if body else b""
-            return json.loads((await client.request(f"$JS.API.{what}", payload, timeout=3)).data)
+            return json.loads((await client.request(f"$JS.API.{what}", payload, timeout=patience)).data)
         finally:
             await client.close()
 

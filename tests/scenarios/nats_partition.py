@@ -79,7 +79,7 @@ def url(node):
 
 def leader():
     """Return the number of the server that leads the stream."""
-    return int(ask(url(1), f"STREAM.INFO.{STREAM}")["cluster"]["leader"][1:])
+    return int(ask(url(1), f"STREAM.INFO.{STREAM}", patience=3)["cluster"]["leader"][1:])
 
 
 class Sending:

@@ -5,6 +5,7 @@ The worker and the engine go by real time here: what they wait for is a server t
 """
 
 import asyncio
+from contextlib import AsyncExitStack
 from itertools import count
 
 import asyncpg
@@ -131,10 +132,11 @@ async def test_a_server_without_a_free_connection_says_so(breakable_url):
 
 async def test_a_statement_that_takes_too_long_is_an_error_and_changes_nothing(breakable_url):
     database = database_of(breakable_url)
-    async with opened(breakable_url) as patient:
+    async with AsyncExitStack() as stack:
+        patient = await stack.enter_async_context(opened(breakable_url))
         await patient.declare(ORDERS, QueueSettings())
-    run_sql(breakable_url, f"ALTER DATABASE {database} SET statement_timeout = '1s'")
-    async with opened(breakable_url) as engine:
+        run_sql(breakable_url, f"ALTER DATABASE {database} SET statement_timeout = '1s'")
+        engine = await stack.enter_async_context(opened(breakable_url))
         blocker = await asyncpg.connect(breakable_url)
         async with blocker.transaction():
             await blocker.execute("LOCK TABLE redrive.messages")
@@ -143,9 +145,9 @@ async def test_a_statement_that_takes_too_long_is_an_error_and_changes_nothing(b
             with pytest.raises(EngineUnavailable, match="statement"):
                 await engine.lock_next(ORDERS, 1)
         await blocker.close()
-        assert await engine.peek(ORDERS, 10) == []
-        await engine.apply([Send(ORDERS, message("in time"))])
-        assert [one.id for one in await engine.lock_next(ORDERS, 10)] == ["in time"]
+        assert await patient.peek(ORDERS, 10) == []
+        await patient.apply([Send(ORDERS, message("in time"))])
+        assert [one.id for one in await patient.lock_next(ORDERS, 10)] == ["in time"]
 
 
 async def test_a_standby_is_named_read_only(breakable_postgres, breakable_url):

@@ -13,6 +13,7 @@ from redrive.errors import EngineUnavailable, InvalidSetting, MessageTooLarge, M
 from redrive.routes.ack_tree import Ack
 from redrive.routes.receivers.jetstream import JetStreamReceiver
 from redrive.routes.receivers.source_events import EventSetAside, SourceBack, SourceLost
+from tests.patience import PATIENCE_S
 from tests.routes.servers.intakes import RecordingIntake, environment, eventually, nack, running, stop
 
 
@@ -20,7 +21,7 @@ from tests.routes.servers.intakes import RecordingIntake, environment, eventuall
 async def jetstream(nats_server, name):
     """A client of the tests' own, and a stream that no other test has."""
     client = await nats.connect(nats_server.url, reconnect_time_wait=0.1, max_reconnect_attempts=-1, error_cb=ignore)
-    jetstream = client.jetstream()
+    jetstream = client.jetstream(timeout=30)
     await jetstream.add_stream(name=name, subjects=[f"{name}.>"])
     yield jetstream
     await client.close()
@@ -42,10 +43,15 @@ def part(nats_server, name):
 
 
 async def consumer(jetstream, stream, durable="redrive"):
-    try:
-        return await jetstream.consumer_info(stream, durable)
-    except NotFoundError:
-        return None
+    """Return what the server knows of a consumer; it is asked again if it was restarted meanwhile."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return await jetstream.consumer_info(stream, durable)
+            except NotFoundError:
+                return None
+            except nats.errors.TimeoutError:
+                continue
 
 
 async def settled(jetstream, stream, durable="redrive"):

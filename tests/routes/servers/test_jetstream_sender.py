@@ -11,6 +11,7 @@ from redrive.broker import Message
 from redrive.errors import InvalidSetting, MissingExtra
 from redrive.routes.outcomes import Delivered, DestinationDown, Rejected, TryLater
 from redrive.routes.senders.jetstream import JetStreamSender
+from tests.patience import PATIENCE_S
 from tests.routes.servers.intakes import environment
 
 
@@ -18,7 +19,7 @@ from tests.routes.servers.intakes import environment
 async def jetstream(nats_server, name):
     """A client of the tests' own, and a stream that no other test has."""
     client = await nats.connect(nats_server.url, reconnect_time_wait=0.1, max_reconnect_attempts=-1, error_cb=ignore)
-    jetstream = client.jetstream()
+    jetstream = client.jetstream(timeout=PATIENCE_S)
     await jetstream.add_stream(name=name, subjects=[f"{name}.>"])
     yield jetstream
     await client.close()
