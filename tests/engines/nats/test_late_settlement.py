@@ -137,3 +137,50 @@ async def test_a_message_that_is_settled_in_the_last_moment_is_not_handed_on(eng
 
     monkeypatch.setattr(second._consumers, "next", next_)
     assert await second.lock_next(ORDERS, 1) == []
+
+
+@pytest.mark.parametrize("is_cleaned", [True, False], ids=["removed", "still there"])
+@pytest.mark.parametrize("name", ["abandon", "abandon with delay", "defer", "dead-letter"])
+async def test_a_late_completion_is_none_when_another_has_stored_the_message_anew(
+    engines, clock, monkeypatch, name, is_cleaned
+):
+    second = engines[1]
+    if not is_cleaned:  # it dies before it removes the version that it has replaced
+        monkeypatch.setattr(second._commits, "_clean_after", lambda _: None)
+
+    async def store_anew(engine, taken):
+        await engine.apply([SETTLEMENTS[name](taken.lock)])
+
+    await late(engines, clock, monkeypatch, Complete, store_anew)
+    assert len([*await second.peek(ORDERS, 2), *await second.peek(DEAD, 2)]) == 1
+
+
+async def test_a_message_that_no_one_had_before_is_completed_by_one_request(engines, monkeypatch):
+    engine = engines[0]
+    (held,) = await engine.lock_next(ORDERS, 1)
+    asked, ask = [], engine._connection.ask
+
+    async def listen(subject, *values):
+        asked.append(subject)
+        return await ask(subject, *values)
+
+    monkeypatch.setattr(engine._connection, "ask", listen)
+    await engine.apply([Complete(held.lock)])
+    changes = [each for each in asked if ".MSG.GET." not in each]  # it may look what its queue is
+    assert [".".join(each.split(".")[2:5]) for each in changes] == ["STREAM.MSG.DELETE"]
+    monkeypatch.undo()
+    assert await engine.peek(ORDERS, 1) == []
+
+
+@pytest.mark.parametrize("name", ["abandon", "abandon with headers"])
+async def test_an_older_version_that_a_process_has_left_does_not_come_back(engines, clock, monkeypatch, name):
+    first, second = engines
+    (held,) = await first.lock_next(ORDERS, 1)
+    monkeypatch.setattr(first._commits, "_clean_after", lambda _: None)  # it dies before that
+    await first.apply([SETTLEMENTS[name](held.lock)])
+    (again,) = await second.lock_next(ORDERS, 1)
+    await second.apply([Complete(again.lock)])
+    clock.advance(2 * LOCK_S)
+    for _ in range(3):
+        assert await second.lock_next(ORDERS, 1) == []
+    assert await second.peek(ORDERS, 1) == []

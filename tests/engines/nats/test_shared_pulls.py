@@ -85,12 +85,17 @@ async def test_a_receive_after_many_completions_is_one_pull(engine, pulls):
 # --- completing
 
 
+def is_settling(subject):
+    """Say whether a request settles a message: it replaces or removes it."""
+    return ".q." in subject or ".MSG.DELETE." in subject
+
+
 def losing_the_answer(engine, monkeypatch, *, is_done=True):
     """Let the first settlement have no answer."""
     ask, lost = engine._connection.ask, []
 
     async def asked(subject, *values):
-        if ".q." in subject and not lost:
+        if is_settling(subject) and not lost:
             lost.append(await ask(subject, *values) if is_done else b"")
             raise errors.unanswered("the answer was lost")
         return await ask(subject, *values)
@@ -121,7 +126,7 @@ async def test_a_completion_whose_answer_is_lost_is_none_if_another_has_given_it
     ask, effects = engine._connection.ask, [Abandon(found.lock, 3_600.0)]
 
     async def asked(subject, *values):
-        if ".q." in subject and effects:
+        if is_settling(subject) and effects:
             await other.apply([effects.pop()])
         return await ask(subject, *values)
 

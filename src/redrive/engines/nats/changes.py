@@ -150,9 +150,10 @@ class Planner:
         lane = MessageLane.SCHEDULED if is_later and place.lane is MessageLane.READY else place.lane
         at = MessagePlace(lane, definition.key, place.number, int(expires) + 1 if expires is not None else 0, place.of)
         due_at = due if is_later else None
-        return MessageRecord(
-            at, effect.message.id or "", properties, effect.message.body, now, expires_at=expires, due_at=due_at
+        record = MessageRecord(
+            at, effect.message.id or "", properties, effect.message.body, now, expires, due_at=due_at
         )
+        return replace(record, is_only=lane is MessageLane.READY)
 
     def _store(self, plan: EffectPlan, record: MessageRecord, definition: Definition, queue: str) -> None:
         room = self._connection.largest - _ROOM_TO_GROW
@@ -271,7 +272,7 @@ class Planner:
             held = await self._current(held)
         plan.used.append(held)
         if isinstance(effect, Complete):
-            plan.entries.append(removing(held.subject, held.sequence))
+            plan.entries.append(removing(held.subject, held.sequence, is_only=held.is_only))
             return
         record = held.record
         assert record is not None  # noqa: S101 - own locks have it, and those of others have just got it
@@ -310,7 +311,7 @@ class Planner:
             if held.reply:
                 plan.entries.append(self._while_held(held, definition, self._guard_entry()))
             return
-        plan.entries.append(removing(held.subject, held.sequence))
+        plan.entries.append(removing(held.subject, held.sequence, is_only=held.is_only))
         is_later = record.place.lane is MessageLane.SCHEDULED
         entry = self._scheduling(record) if is_later else entry_of(record, self._subjects)
         plan.entries.append(self._while_held(held, definition, entry) if held.reply else entry)

@@ -48,7 +48,7 @@ from redrive.engines.nats.consumers import Consumers
 from redrive.engines.nats.errors import StreamRefusal
 from redrive.engines.nats.group_commit import MOST_IN_A_CHANGE, GroupCommit, StreamEntry
 from redrive.engines.nats.inspection import Looking
-from redrive.engines.nats.locks import Locks
+from redrive.engines.nats.locks import Held, Locks
 from redrive.engines.nats.numbers import Numbers
 from redrive.engines.nats.parts import Parts
 from redrive.engines.nats.queues import Queues
@@ -261,12 +261,19 @@ class NatsEngine:
         raise errors.busy(self._connection.where)
 
     async def _stored(self, effects: Sequence[Effect], plan: EffectPlan) -> None:
+        is_completion = len(effects) == 1 and isinstance(effects[0], Complete)
+        if is_completion and plan.used[0].is_first and self._locks.is_certain(plan.used[0]):
+            await self._removed(plan.used[0])
+            return
         try:
             await self._commits.commit(plan.entries)
         except StorageFull:
-            if len(effects) > 1 or not isinstance(effects[0], Complete):
+            if not is_completion:
                 raise
-            await remove(self._connection, self._subjects, plan.used[0])
+            await self._removed(plan.used[0])
+
+    async def _removed(self, held: Held) -> None:
+        await remove(self._connection, self._subjects, held, lambda: self._locks.is_certain(held))
 
     def _after(self, plan: EffectPlan) -> None:
         for held in plan.used:

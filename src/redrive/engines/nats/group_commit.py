@@ -52,6 +52,7 @@ class StreamEntry:
         headers: what goes with it.
         sequence: the stream's number of it, once it is stored; 0 if that is not known.
         replaces: the stream's number of the version that is removed once it is stored; 0: none is.
+        is_of_only: whether there is no other version but that one.
     """
 
     subject: str
@@ -59,6 +60,7 @@ class StreamEntry:
     headers: dict[str, str] = field(default_factory=dict[str, str])
     sequence: int = 0
     replaces: int = 0
+    is_of_only: bool = False
 
     def fenced(self, sequence: int, subject: str | None = None) -> "StreamEntry":
         """Store it only if the last message of its subject, or of another, has this number; 0: if there is none."""
@@ -122,9 +124,15 @@ def rewriting(record: MessageRecord, subjects: Subjects, sequence: int) -> Strea
     return entry_of(record, subjects).instead_of(sequence)
 
 
-def removing(subject: str, sequence: int) -> StreamEntry:
-    """Return what removes the last message of a subject: something that goes by itself takes its place."""
-    entry = StreamEntry(subject, headers={GONE: "1"}).instead_of(sequence)
+def removing(subject: str, sequence: int, *, is_only: bool = False) -> StreamEntry:
+    """Return what removes the last message of a subject: something that goes by itself takes its place.
+
+    Args:
+        subject: the subject.
+        sequence: the stream's number of that message.
+        is_only: whether there is no older version of it.
+    """
+    entry = StreamEntry(subject, headers={GONE: "1"}, is_of_only=is_only).instead_of(sequence)
     return entry.lasting(_REMAINS_S if entry.replaces else 0.5)
 
 
@@ -205,6 +213,9 @@ class GroupCommit:
     async def _clean(self, entry: StreamEntry) -> None:
         await self._remove(entry.replaces)
         if GONE not in entry.headers or not entry.sequence:
+            return
+        if entry.is_of_only:
+            await self._remove(entry.sequence)
             return
         # Processes that have died may have left older versions. Without what is left of the message, the last of these
         # would be the message again; so that goes when it is the only one.

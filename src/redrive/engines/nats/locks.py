@@ -50,6 +50,16 @@ class Held:
     queue: str = ""
     record: MessageRecord | None = None
 
+    @property
+    def is_only(self) -> bool:
+        """Whether it is known that its subject has never had another version."""
+        return self.record is not None and self.record.is_only
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is known that no one had the message before, and that there was never another version of it."""
+        return self.is_only and not self.takeover
+
 
 class Locks:
     """The locks that this engine has given out.
@@ -126,6 +136,11 @@ class Locks:
     def is_own(self, held: Held) -> bool:
         """Say whether this engine has given a lock out."""
         return held.token in self._held
+
+    def is_certain(self, held: Held) -> bool:
+        """Say whether no one else can have a message: this engine has given the lock out, and it has not ended."""
+        own = self._held.get(held.token)
+        return own is not None and own[1] > self._clock.monotonic()
 
     def sort_out(self, limit: int | None = None) -> int:
         """Move locks that have ended to what is no longer locked; say how many they were, which the limit bounds."""

@@ -166,7 +166,9 @@ class Receiving:
         for start in range(0, len(found), _PAGE):
             page = found[start : start + _PAGE]
             try:
-                await self._commits.commit([removing(held.subject, held.sequence) for held in page])
+                await self._commits.commit(
+                    [removing(held.subject, held.sequence, is_only=held.is_only) for held in page]
+                )
             except StreamRefusal:  # one of them has expired, or was settled with an old lock
                 page = [held for held in page if await self._was_removed(held)]
             taken += [_taken(queue.name, held) for held in page]
@@ -174,7 +176,7 @@ class Receiving:
 
     async def _was_removed(self, held: Held) -> bool:
         try:
-            await self._commits.commit([removing(held.subject, held.sequence)])
+            await self._commits.commit([removing(held.subject, held.sequence, is_only=held.is_only)])
         except StreamRefusal:
             return False
         return True
@@ -201,7 +203,7 @@ class Receiving:
         return len(records)
 
     def _ending(self, record: MessageRecord, queue: Definition, *, is_spent: bool) -> list[StreamEntry]:
-        removal = removing(self._subjects.message(record.place), record.sequence)
+        removal = removing(self._subjects.message(record.place), record.sequence, is_only=record.is_only)
         settings = queue.of_queue
         # A deferred message has its lock in its record: if that was its last one, it ended before it could expire.
         is_spent |= record.token is not None and rules.has_had_its_deliveries(record.count, settings.max_delivery_count)

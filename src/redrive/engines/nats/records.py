@@ -47,6 +47,7 @@ class MessageRecord:
         token: the lock on it, where a lock is part of the record.
         until: when that lock ends.
         sequence: the stream's number of this version of it: what a change is fenced by. 0: not stored yet.
+        is_only: whether there was never another version: it was sent to be ready, and nothing has happened to it.
     """
 
     place: MessagePlace
@@ -62,6 +63,7 @@ class MessageRecord:
     token: str | None = None
     until: float = 0.0
     sequence: int = 0
+    is_only: bool = False
 
     @property
     def header(self) -> str:
@@ -77,6 +79,7 @@ class MessageRecord:
             self.is_aside,
             self.token,
             self.until,
+            self.is_only,
         ]
         return json.dumps(values)
 
@@ -114,6 +117,7 @@ class MessageRecord:
     def moved(self, lane: MessageLane, **changes: Any) -> "MessageRecord":
         """Return it in another lane, without a lock."""
         kept: dict[str, Any] = {"due_at": None, "is_aside": False, "token": None, "until": 0.0} | changes
+        kept["is_only"] = False
         return replace(self, place=self.place.moved(lane), **kept)
 
     def buried(self, reason: str, description: str, queue: str) -> "MessageRecord":
@@ -161,7 +165,8 @@ def record_of(
 
 
 def _record(place: MessagePlace, header: str, body: bytes, sequence: int) -> MessageRecord:
-    message_id, properties, enqueued_at, expires_at, count, dead, due_at, is_aside, token, until = json.loads(header)
+    values = json.loads(header)
+    message_id, properties, enqueued_at, expires_at, count, dead, due_at, is_aside, token, until, *since = values
     return MessageRecord(
         place,
         message_id,
@@ -176,4 +181,5 @@ def _record(place: MessagePlace, header: str, body: bytes, sequence: int) -> Mes
         token=token,
         until=until,
         sequence=sequence,
+        is_only=bool(since and since[0]),
     )
