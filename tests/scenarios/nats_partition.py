@@ -141,7 +141,7 @@ async def scene():
 def heals():
     """Say whether all servers have all of the stream."""
     try:
-        info = ask(url(leader()), f"STREAM.INFO.{STREAM}")["cluster"]
+        info = ask(url(leader()), f"STREAM.INFO.{STREAM}", patience=3)["cluster"]
     except Exception:  # noqa: BLE001 - it is asked again
         return False
     replicas = info.get("replicas", [])
@@ -152,7 +152,7 @@ def has_leaders():
     """Say whether streams can be made."""
     try:
         config = {"name": "probe", "subjects": ["probe.>"], "num_replicas": 3}
-        return "error" not in ask(url(1), "STREAM.CREATE.probe", config)
+        return "error" not in ask(url(1), "STREAM.CREATE.probe", config, patience=3)
     except Exception:  # noqa: BLE001 - it is asked again
         return False
 
