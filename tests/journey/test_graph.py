@@ -190,6 +190,24 @@ def test_a_message_that_was_completed_without_a_record_is_told_as_a_gap():
     assert after.startswith("no record of a in orders after that: it is in no queue that was looked at")
 
 
+@pytest.mark.parametrize("message_id", ["a", "z"])
+def test_a_message_comes_before_its_failure_though_both_begin_at_once(message_id):
+    failure = FailureRecord(
+        id="f",
+        message_id=message_id,
+        parent=None,
+        queue="orders",
+        status="unresolved",
+        settled_at=None,
+        edit_of=None,
+        edited_as=None,
+        attempts=(FailureAttempt(at=10.0, operation=None, exception="E"),),
+        parts=(),
+    )
+    found = build(message_id, Records(failures=(failure,), now=100.0))
+    assert [node.kind for node in found.nodes] == ["message", "failure"]
+
+
 def test_the_time_between_a_failure_and_its_recovery_is_time_in_which_it_had_failed():
     failure = FailureRecord(
         id="f",

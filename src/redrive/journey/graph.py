@@ -206,7 +206,8 @@ class _Graph:
     def journey(self, id_: str) -> Journey:
         """Return the journey."""
         edges = tuple(sorted(edge for edge in self._edges if {edge.source, edge.target} <= self._nodes.keys()))
-        nodes = tuple(sorted(self._nodes.values(), key=lambda node: (node.begin, node.id)))
+        # What is first known of a message may be its failure: then both begin at the same instant.
+        nodes = tuple(sorted(self._nodes.values(), key=lambda node: (node.begin, node.kind != "message", node.id)))
         ends = [node.end for node in nodes if node.end is not None]
         is_open = any(node.end is None for node in nodes)
         begin = min(node.begin for node in nodes)
