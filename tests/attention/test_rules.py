@@ -17,9 +17,9 @@ def ago(seconds):
     return NOW - timedelta(seconds=seconds)
 
 
-def group(lately=0, usual=0.0, first=90_000, count=100):
+def group(lately=0, usual=0.0, first=90_000, count=19, id_="g1"):
     return GroupFact(
-        id="g1", title="ConnectionError in orders", count=count, first_failed_at=ago(first), lately=lately, usual=usual
+        id=id_, title="ConnectionError in orders", count=count, first_failed_at=ago(first), lately=lately, usual=usual
     )
 
 
@@ -64,6 +64,19 @@ def test_a_group_is_new_for_an_hour_and_does_not_rise_then(age, is_new):
     assert said(groups=(group(5_000, first=age),)) == (
         [("new-group", "group:g1")] if is_new else [("group-rises", "group:g1")]
     )
+
+
+@pytest.mark.parametrize(("count", "is_said"), [(20, True), (19, False)])
+def test_failures_of_an_old_group_wait_for_a_decision(count, is_said):
+    assert said(groups=(group(count=count),)) == ([("group-waits", "group:g1")] if is_said else [])
+
+
+def test_the_three_largest_groups_that_wait_are_named_and_none_that_rises_or_is_new():
+    waiting = [group(count=100 + number, id_=f"g{number}") for number in range(5)]
+    others = [group(lately=500, count=500, id_="rises"), group(first=1, count=500, id_="new")]
+    found = said(groups=(*waiting, *others))
+    assert [subject for rule, subject in found if rule == "group-waits"] == ["group:g4", "group:g3", "group:g2"]
+    assert {subject for rule, subject in found if rule != "group-waits"} == {"group:rises", "group:new"}
 
 
 def test_an_operation_that_its_canaries_stopped_needs_a_decision():
@@ -150,6 +163,8 @@ def test_thresholds_can_be_changed_and_are_checked():
         Thresholds(unread_s=-1)
     with pytest.raises(InvalidSetting):
         Thresholds(rising_least=0)
+    with pytest.raises(InvalidSetting):
+        Thresholds(waiting_least=0)
 
 
 def test_a_title_from_outside_stays_on_its_line():

@@ -11,11 +11,12 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from redrive import duration, number
-from redrive.attention.facts import Facts
+from redrive.attention.facts import Facts, GroupFact
 from redrive.printable import one_line
 from redrive.recovery import Kind, Operation, OperationState
 
 _LONGEST_TITLE: Final = 120
+_MOST_WAITING: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class Thresholds:
         rising_times: a group rises if that many times its usual number failed in the last while,
         rising_least: and at least that many.
         new_s: for how long a group is new.
+        waiting_least: from how many unresolved failures on a group waits for a decision, however old it is.
         unconfirmed_s: how long after an operation has ended its messages may be unconfirmed.
         unread_s: how long messages may wait in a queue from which nothing is received.
         overdue_s: how late the work of a pipeline may be.
@@ -36,6 +38,7 @@ class Thresholds:
     rising_times: float = 4.0
     rising_least: int = 20
     new_s: float = 3_600.0
+    waiting_least: int = 20
     unconfirmed_s: float = 1_800.0
     unread_s: float = 600.0
     overdue_s: float = 600.0
@@ -43,7 +46,8 @@ class Thresholds:
     def __post_init__(self) -> None:
         for name in ("lately_s", "new_s", "unconfirmed_s", "unread_s", "overdue_s"):
             object.__setattr__(self, name, duration.seconds(name, getattr(self, name)))
-        number.whole("rising_least", self.rising_least, 1, 1_000_000_000)
+        for name in ("rising_least", "waiting_least"):
+            number.whole(name, getattr(self, name), 1, 1_000_000_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +81,7 @@ def items_of(facts: Facts, thresholds: Thresholds | None = None) -> list[Attenti
 
 def _rising(facts: Facts, limits: Thresholds) -> Iterator[AttentionItem]:
     for group in facts.groups:
-        is_many = group.lately >= limits.rising_least and group.lately >= limits.rising_times * group.usual
-        if is_many and not _is_new(group.first_failed_at, facts, limits):
+        if _is_rising(group, limits) and not _is_new(group.first_failed_at, facts, limits):
             minutes = limits.lately_s / 60
             sentence = (
                 f"{_title(group.title)}: {_many(group.lately, 'failure')} in the last {minutes:g} minutes,"
@@ -104,6 +107,29 @@ def _new(facts: Facts, limits: Thresholds) -> Iterator[AttentionItem]:
                 since=group.first_failed_at,
                 count=group.count,
             )
+
+
+def _waiting(facts: Facts, limits: Thresholds) -> Iterator[AttentionItem]:
+    """Name the largest groups that are neither new nor rising: an hour after an incident no one may have looked yet."""
+    waiting = [
+        group
+        for group in facts.groups
+        if group.count >= limits.waiting_least
+        and not _is_new(group.first_failed_at, facts, limits)
+        and not _is_rising(group, limits)
+    ]
+    for group in sorted(waiting, key=lambda each: -each.count)[:_MOST_WAITING]:
+        yield AttentionItem(
+            rule="group-waits",
+            subject=f"group:{group.id}",
+            sentence=f"{_title(group.title)}: {_many(group.count, 'failure')} wait for a decision",
+            since=group.first_failed_at,
+            count=group.count,
+        )
+
+
+def _is_rising(group: GroupFact, limits: Thresholds) -> bool:
+    return group.lately >= limits.rising_least and group.lately >= limits.rising_times * group.usual
 
 
 def _is_new(first: datetime, facts: Facts, limits: Thresholds) -> bool:
@@ -224,6 +250,7 @@ RULES: Final[Sequence[Rule]] = (
     _stopped_by_canaries,
     _rising,
     _new,
+    _waiting,
     _ended_with_failures,
     _unread,
     _parked,

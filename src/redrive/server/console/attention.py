@@ -12,6 +12,7 @@ _LOOKS: Final = {
     "canaries-failed": ("warn", "pause", "Decide…"),
     "group-rises": ("bad", "trending-up", "Recover…"),
     "new-group": ("bad", "triangle-alert", "Recover…"),
+    "group-waits": ("warn", "triangle-alert", "Recover…"),
     "operation-failed": ("warn", "repeat", "Open operation"),
     "queue-unread": ("warn", "unplug", "Open queue"),
     "route-parked": ("warn", "zap", "Open route"),
