@@ -46,7 +46,9 @@ async def play_morning(url: str, missed: int = MISSED) -> None:
             for step in range(_STEPS):
                 outside.is_provider_up = step not in _OUTAGE
                 outside.is_warehouse_up = step not in _WAREHOUSE_DOWN
-                first += await _arrive(broker, first, _count(step, missed))
+                # The card network fails in waves from now on; what the provider missed is to succeed all the same.
+                card = "Visa" if step in _OUTAGE else None
+                first += await _arrive(broker, first, _count(step, missed), card)
                 await payments(outside, None, AT_ONCE, concurrency=_AT_A_TIME).run(broker, until_idle=True)
                 await recovery.ingest()
                 clock.advance(_STEP_S)
@@ -62,8 +64,8 @@ def _count(step: int, missed: int) -> int:
     return _PER_STEP if share is None else max(1, round(missed * share / sum(_OUTAGE.values())))
 
 
-async def _arrive(broker: Broker, first: int, count: int) -> int:
-    bodies = [order(number) for number in range(first, first + count)]
+async def _arrive(broker: Broker, first: int, count: int, card: str | None) -> int:
+    bodies = [order(number) | ({} if card is None else {"card": card}) for number in range(first, first + count)]
     await broker.send_many("payments", bodies)
     if first % 3 == 0:
         await broker.send("payments", BAD_JSON % first)
