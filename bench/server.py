@@ -3,7 +3,9 @@
 *Questions*: each list, count, group and series over HTTP, beside the statement one would write for it by hand, on a
 table with an index made for it. *Pages*: each page of the console, its time and its size. *An operation that people
 watch*: an operation with 100,000 messages in a server, alone, beside 200 streams of events and 500 requests a second,
-and beside 200 browsers that fetch their page anew when it has changed. The server is a process of its own.
+and beside 200 browsers that fetch their page anew when it has changed; and the same two while they ask a stand-in
+that answers with the same bytes always, which shows what making that load costs on these cores. The server is a process
+of its own.
 
 Time on the wall, because people wait for it. It reports and does not judge. docs/explanation/server-speed.md explains
 the figures.
@@ -25,7 +27,7 @@ from queue_engines import DATABASES
 from recovery_scenarios import Stock
 from recovery_subjects import fill_failures
 from report import as_markdown, as_text, machine, write_between_marks
-from server_client import running_serve
+from server_process import running_serve
 
 PARTS = ("questions", "pages", "load")
 
@@ -90,6 +92,7 @@ def main():
             figures[name] = found
             parts = {"questions": server_looks.table, "pages": server_pages.table, "load": server_load.table}
             shown += [parts[part](name, what) for part, what in found.items()]
+            shown += [server_load.cpu_table(name, found["load"])] if "load" in found else []
     place = f"{shape['date']}, {shape['python']}, {shape['system']}, {shape['cpu']}, {shape['cores']} cores"
     heading = f"{place}, load {shape['load']} at the start.\n{chosen.size:,} failures, full durability.\n"
     print(heading, *map(as_text, shown), sep="\n")

@@ -7,27 +7,71 @@ import asyncio
 import json
 import sys
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from statistics import median, quantiles
 
 from recovery_subjects import QUEUE
 from report import Table
-from server_client import Connection, running_serve
+from server_client import Connection
+from server_process import running_serve
+from server_standin import running_stand_in
 from server_tabs import NoBrowser, Tabs
 from server_watchers import LastingViewers, Viewers, Watchers
 
 LOOK_EVERY_S = 0.25
 ALONE, RESTARTED = "alone", "beside browsers, restarted"
-KINDS = {ALONE: None, "beside 500 requests/s": Watchers, "beside browsers": Viewers, RESTARTED: LastingViewers}
+KINDS = {
+    ALONE: None,
+    "beside 500 requests/s": Watchers,
+    "beside browsers": Viewers,
+    "beside 500 requests/s to a stand-in": Watchers,
+    "beside browsers of a stand-in": Viewers,
+    RESTARTED: LastingViewers,
+}
+USERS = ("answers", "work", "PostgreSQL", "load", "stand-in")  # of the CPU
 
 
-async def operate(server, size, kind, streams):
+async def operate(engine, server, kind, chosen):
     """Recover all failures; return seconds, and what the watchers found."""
+    with running_stand_in() if "stand-in" in kind else nullcontext() as stand_in:
+        watchers = (KINDS[kind] or Watchers)(stand_in or server, chosen.streams)
+        return await _operate(Cpu(engine, server, stand_in), server, kind, chosen.operation, watchers)
+
+
+class Cpu:
+    """The CPU time of all who take part."""
+
+    def __init__(self, engine, server, stand_in):
+        self._engine = engine
+        self._server = server
+        self._stand_in = stand_in
+
+    def begin(self):
+        """Count from here on."""
+        self._before = self._now()
+        self._began = time.perf_counter()
+
+    def shares(self):
+        """Return how much of one core each has used, in percent."""
+        taken = time.perf_counter() - self._began
+        return {user: (used - self._before[user]) / taken * 100 for user, used in self._now().items()}
+
+    def _now(self):
+        now = {**self._server.cpu_by_process, "load": time.process_time()}
+        if self._stand_in is not None:
+            now["stand-in"] = self._stand_in.cpu_s
+        if hasattr(self._engine, "server"):
+            now["PostgreSQL"] = self._engine.server.cpu_seconds()
+        return now
+
+
+async def _operate(cpu, server, kind, size, watchers):
     async with Connection(server) as client:
         began = time.perf_counter()
         status, operation = await client.post("/operations", {"kind": "recover", "filter": f"queue:{QUEUE}"})
         assert status < 300, operation
-    watchers = (KINDS[kind] or Watchers)(server, operation["number"], streams)
+    watchers.number = operation["number"]
+    cpu.begin()
     async with AsyncExitStack() as stack:
         tabs = await stack.enter_async_context(opened_tabs(server, operation["number"])) if kind == RESTARTED else None
         if KINDS[kind]:
@@ -39,11 +83,13 @@ async def operate(server, size, kind, streams):
             await asyncio.sleep(LOOK_EVERY_S)
             memory.append(server.memory_mb)
         taken = time.perf_counter() - began
+        shares = cpu.shares() if away is None else {}  # a server that was stopped has taken its own with it
         if tabs is not None:
             await tabs.all_say("Completed")
     assert state["progress"]["forwarded"] == size, state
     return {
         "rate": size / taken,
+        "cpu": shares,
         "memory": [round(each, 1) for each in (memory[0], median(memory[len(memory) // 2 :]), max(memory))],
         "requests": sum(watchers.statuses.values()),
         "errors": sum(count for status, count in watchers.statuses.items() if status >= 400),
@@ -113,7 +159,7 @@ async def measure(engine, filled, chosen, folder, progress):
             async with engine.copy(filled) as url:
                 await engine.settle()
                 with running_serve(url, folder, "--no-routes", "--no-pipelines") as server:
-                    found[kind].append(await operate(server, size, kind, chosen.streams))
+                    found[kind].append(await operate(engine, server, kind, chosen))
     return found
 
 
@@ -159,3 +205,13 @@ def table(engine, found):
         "streams of nine tabs",
     ]
     return Table(f"An operation that is watched, {engine}", columns, rows)
+
+
+def cpu_table(engine, found):
+    """Return who used the two cores meanwhile: what an operation is slowed by."""
+    rows = []
+    for kind, rounds in found.items():
+        shares = [[each["cpu"][user] for each in rounds if user in each["cpu"]] for user in USERS]
+        rows.append([kind, *(f"{median(each):.0f}" if each else "" for each in shares)])
+    columns = ["operation", *(f"{user}, % of a core" for user in USERS)]
+    return Table(f"Who used the CPU, {engine}", columns, rows)

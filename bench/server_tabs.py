@@ -5,7 +5,7 @@ import shutil
 from contextlib import AsyncExitStack
 
 from playwright.async_api import async_playwright
-from server_client import HOST
+from server_process import HOST
 
 TABS = 9
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")

@@ -34,14 +34,16 @@ class Watchers:
 
     Args:
         server: what they watch.
-        number: the operation.
         streams: how many watch.
+
+    Attributes:
+        number: the operation.
     """
 
-    def __init__(self, server, number, streams):
+    def __init__(self, server, streams):
         self._server = server
         self._streams = streams
-        self._number = number
+        self.number = 0
         self.taken_ms = []
         self.statuses = Counter()
         self.seen = Counter()
@@ -72,7 +74,7 @@ class Watchers:
             for number in range(made, int((time.perf_counter() - began) * REQUESTS_S)):
                 made = number + 1
                 try:
-                    turns.put_nowait((time.perf_counter(), PATHS[number % len(PATHS)].format(number=self._number)))
+                    turns.put_nowait((time.perf_counter(), PATHS[number % len(PATHS)].format(number=self.number)))
                 except asyncio.QueueFull:
                     self.late += 1
 
@@ -94,7 +96,7 @@ class Viewers(Watchers):
                 browser = await stack.enter_async_context(Connection(self._server))
                 changed = asyncio.Event()
                 tasks.create_task(stream.stream("/events", self.seen, changed))
-                path = PAGES[place % len(PAGES)].format(number=self._number)
+                path = PAGES[place % len(PAGES)].format(number=self.number)
                 tasks.create_task(self._look(browser, path, changed))
 
     async def _look(self, browser, path, changed):
@@ -143,7 +145,7 @@ class LastingViewers(Viewers):
             await asyncio.sleep(STREAM_AGAIN_AFTER_S)
 
     async def _look_again(self, place, changed):
-        path = PAGES[place % len(PAGES)].format(number=self._number)
+        path = PAGES[place % len(PAGES)].format(number=self.number)
         while True:
             try:
                 async with Connection(self._server) as browser:

@@ -23,7 +23,9 @@ def test_it_runs_is_written_down_and_leaves_nothing_behind(tmp_path):
     found = json.loads(figures.read_text())["figures"]["sqlite"]
     assert all(each["http"] and each["raw"] for each in found["questions"].values())
     assert all(each["ms"] and each["kB"] for each in found["pages"].values())
-    for kind in ("beside 500 requests/s", "beside browsers"):
+    assert set(found["load"]["alone"][0]["cpu"]) == {"answers", "work", "load"}
+    to_stand_in = ("beside 500 requests/s to a stand-in", "beside browsers of a stand-in")
+    for kind in ("beside 500 requests/s", "beside browsers", *to_stand_in):
         assert [each["errors"] for each in found["load"][kind]] == [0]
         assert found["load"][kind][0]["requests"] > 0
     written = page.read_text(encoding="utf-8")

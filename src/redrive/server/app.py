@@ -86,13 +86,14 @@ def create_app(
     app.state.health, app.state.topics, app.state.metrics = observed.health, observed.topics, observed.metrics
     observed.health.ask = desk.recovery.ledger.now
     problems.add_handlers(app)
-    app.state.console, app.state.pages = console.shared_by(clock), console.PATHS
+    app.state.console, app.state.pages = console.Fragments(clock), console.PATHS
     for router in (*ROUTERS, health.router, *console.ROUTERS):
         app.router.routes.extend(router.routes)  # whole as they are: including them builds each anew for this app
     describe(app)
     app.add_middleware(Tagged)  # the last one that is added is the first that a request passes
     app.add_middleware(GZipMiddleware, minimum_size=SMALLEST_COMPRESSED, compresslevel=6)
     app.add_middleware(RecentAnswers, clock=clock)
+    app.add_middleware(console.SharedFragments)
     app.add_middleware(Unchanged)
     app.add_middleware(QuotedPaths)
     app.add_middleware(Guard, settings=settings, clock=clock)

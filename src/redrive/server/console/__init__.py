@@ -27,9 +27,9 @@ from redrive.server.console import (
     sign_in,
     topics,
 )
-from redrive.server.console.pages import shared_by
+from redrive.server.console.fragments import Fragments, SharedFragments
 
-__all__ = ["PATHS", "ROUTERS", "shared_by"]
+__all__ = ["PATHS", "ROUTERS", "Fragments", "SharedFragments"]
 
 ROUTERS: Final[Sequence[APIRouter]] = (
     files.router,

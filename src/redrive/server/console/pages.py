@@ -23,15 +23,11 @@ A request with the header ``Redrive-Fragment`` gets the block ``content`` alone,
 made once for all who may see the same and ask within a quarter of a second.
 """
 
-import asyncio
-import secrets
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
-from hashlib import blake2b
 from http import HTTPStatus
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -43,15 +39,10 @@ from redrive.clock import Clock, utc
 from redrive.server.api.endpoint import KnownCaller, described, with_names
 from redrive.server.console import text_formats
 from redrive.server.console.browser_names import FRAGMENT, ZONE
-from redrive.server.console.shell import csrf_of, shell_of
+from redrive.server.console.fragments import CSRF_SEAT, KEY_SEAT, Fragment, Fragments, csrf_of, key_of, tag_of
+from redrive.server.console.shell import shell_of
 from redrive.server.console.template_environment import Moment, render
-from redrive.server.recent import ACTION
-
-_SHARED_S: Final = 0.25
-_MOST: Final = 200
-_SEAT: Final = secrets.token_hex(16)
-_CSRF: Final = f"csrf-{_SEAT}"
-_KEY: Final = f"key-{_SEAT}"
+from redrive.server.recent import ACTION, UNCOVER_HEADER
 
 Function: TypeAlias = Callable[..., Awaitable[Any]]
 
@@ -171,36 +162,34 @@ async def _whole(caller: KnownCaller, reply: Reply, topics: Sequence[str]) -> Re
     names = caller.request.path_params
     heard = " ".join(topic.format_map(names) for topic in topics)
     view = await caller.redaction.shown(reply.view)
-    context = {**view, **await shell_of(caller), "topics": heard, "csrf": _CSRF, "key": _KEY}
+    context = {**view, **await shell_of(caller), "topics": heard, "csrf": CSRF_SEAT, "key": KEY_SEAT}
     html = render(reply.template, context, moment_of(caller.request))
     return _answer(caller, html, reply.status)
 
 
 async def _fragment(caller: KnownCaller, call: Callable[[], Awaitable[Any]], template: str) -> Response:
     """Answer a live update: with the block ``content``, shared by those who may see the same."""
-    request = caller.request
-    moment = moment_of(request)
-    who = caller.principal
-    key = (who.role, who.queues, who.may_see_bodies, str(moment.zone), request.url.path, request.url.query)
+    request, who = caller.request, caller.principal
 
-    async def made() -> str | Response:
+    async def made() -> Fragment | Response:
         found = await call()
         if isinstance(found, Response):
             return found
         reply = found if isinstance(found, Reply) else Reply(template, found)
         view = await caller.redaction.shown(reply.view)
-        context = {**view, **await shell_of(caller), "topics": "", "csrf": _CSRF, "key": _KEY}
-        return render(reply.template, context, moment, "content")
+        context = {**view, **await shell_of(caller), "topics": "", "csrf": CSRF_SEAT, "key": KEY_SEAT}
+        return Fragment(render(reply.template, context, moment_of(request), "content"), who)
 
-    shared: _Shared = request.app.state.console
-    html = await shared.get(key, made)
-    return html if isinstance(html, Response) else _answer(caller, html)
+    shared: Fragments = request.app.state.console
+    # what is shown to one who may see all, because they ask for it, is for nobody else
+    is_own = UNCOVER_HEADER in request.headers
+    found = await made() if is_own else await shared.get(key_of(who, request), who, made)
+    return found.answer(request) if isinstance(found, Fragment) else found
 
 
-def _answer(caller: KnownCaller, html: str, status: int = HTTPStatus.OK) -> Response:
-    """Return the answer; its tag is that of what it shows, whatever the token and the key in its forms are."""
-    tag = f'W/"{blake2b(html.encode(errors="replace"), digest_size=12).hexdigest()}"'
-    own = html.replace(_CSRF, csrf_of(caller.request) or "").replace(_KEY, new_secret())
+def _answer(caller: KnownCaller, html: str, status: int) -> Response:
+    tag = tag_of(html.encode(errors="replace"))
+    own = html.replace(CSRF_SEAT, csrf_of(caller.request) or "").replace(KEY_SEAT, new_secret())
     headers = {"etag": tag, "vary": f"cookie, accept, {FRAGMENT}"}
     return HTMLResponse(own.encode(errors="replace"), status, headers=headers)
 
@@ -209,45 +198,3 @@ def moment_of(request: Request) -> Moment:
     """Return when and where a page is read: the browser says its zone in a cookie."""
     clock: Clock = request.app.state.desk.broker.clock
     return Moment(utc(clock.time()), text_formats.zone_of(request.cookies.get(ZONE, "")))
-
-
-@dataclass(slots=True)
-class _Kept:
-    made_at: float = float("-inf")
-    html: str | Response = ""
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-class _Shared:
-    """Fragments that were made a moment ago.
-
-    Args:
-        clock: what age goes by.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._kept: OrderedDict[object, _Kept] = OrderedDict()
-
-    async def get(self, key: object, make: Callable[[], Awaitable[str | Response]]) -> str | Response:
-        """Return a fragment; those who ask for the same at the same time wait for one to be made.
-
-        How old it may be is counted from when it was asked for: else, on a busy machine, it would be too old for each
-        of those who have waited for it, and be made for one after the other.
-        """
-        asked = self._clock.monotonic()
-        kept = self._kept.setdefault(key, _Kept())
-        self._kept.move_to_end(key)
-        while len(self._kept) > _MOST:
-            self._kept.popitem(last=False)
-        async with kept.lock:
-            if asked - kept.made_at > _SHARED_S:
-                began = self._clock.monotonic()
-                kept.html = await make()
-                kept.made_at = began
-            return kept.html
-
-
-def shared_by(clock: Clock) -> object:
-    """Return what the application keeps fragments in: ``app.state.console``."""
-    return _Shared(clock)

@@ -8,7 +8,6 @@ from typing import Any, Final
 from fastapi import Request
 
 from redrive.access import ACTIONS, Principal, PrincipalKind, check
-from redrive.access.credentials import csrf_token
 from redrive.broker.views import View
 from redrive.clock import utc
 from redrive.errors import Forbidden
@@ -22,7 +21,6 @@ from redrive.server.api.routes import list_routes
 from redrive.server.api.topics import list_topics
 from redrive.server.console import text_formats
 from redrive.server.console.browser_names import DENSITY, THEME, ZONE
-from redrive.server.door import cookie_name
 
 _MOST_OPERATIONS: Final = 50
 _PLACES: Final = (
@@ -48,12 +46,6 @@ def refusal(principal: Principal, action: str) -> str:
     except Forbidden as error:
         return error.problem
     return ""
-
-
-def csrf_of(request: Request) -> str | None:
-    """Return the token that the forms of a session have; None if the request is in none."""
-    secret = request.cookies.get(cookie_name(request.app.state.settings))
-    return None if secret is None else csrf_token(secret)
 
 
 async def shell_of(caller: Caller) -> View:
