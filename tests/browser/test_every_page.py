@@ -63,6 +63,13 @@ async def test_a_page_loads_without_an_error_and_axe_finds_nothing(path, everywh
     assert troubles == []
 
 
+@pytest.mark.parametrize("path", ["/", "/failed", "/queues"])
+async def test_an_empty_store_fits_on_a_phone_too(path, serve, url, page):
+    await page.goto(f"{await serve(url)}{path}")
+    assert await violations(page, [LOOKS[1]]) == []
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it has to be scrolled sideways"
+
+
 @both_databases
 async def test_people_sign_in_and_see_the_overview(url, desk, serve, page, troubles):
     troubles.expected = ("401", "422")

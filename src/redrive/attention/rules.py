@@ -85,7 +85,7 @@ def _rising(facts: Facts, limits: Thresholds) -> Iterator[AttentionItem]:
             minutes = limits.lately_s / 60
             sentence = (
                 f"{_title(group.title)}: {_many(group.lately, 'failure')} in the last {minutes:g} minutes,"
-                f" usually {group.usual:.3g}; {group.count:,} unresolved"
+                f" usually {round(group.usual, 1):,g}; {group.count:,} unresolved"
             )
             yield AttentionItem(
                 rule="group-rises",
@@ -158,10 +158,13 @@ def _ended_with_failures(facts: Facts, _limits: Thresholds) -> Iterator[Attentio
     for operation in facts.operations:
         bad = operation.progress.failed + operation.progress.failed_again
         if operation.is_over and bad and operation.acknowledged_by is None:
-            sentence = (
-                f"Operation {operation.number} is {operation.state.word}: {operation.progress.failed_again:,} failed"
-                f" again, {operation.progress.failed:,} could not be sent, of {operation.progress.total:,}"
+            outcomes = (
+                (operation.progress.failed_again, "failed again"),
+                (operation.progress.failed, "could not be sent"),
             )
+            said = ", ".join(f"{number:,} {words}" for number, words in outcomes if number)
+            total = operation.progress.total
+            sentence = f"Operation {operation.number} is {operation.state.word}: {said}, of {total:,}"
             yield _about(operation, "operation-failed", sentence, bad)
 
 

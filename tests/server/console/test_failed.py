@@ -5,7 +5,7 @@ import pytest
 
 from redrive.access import Role
 from redrive.server.console.filter_bar import chips_of, narrowed_to, status_of, terms_of, with_status
-from redrive.server.console.group_rows import is_rising
+from redrive.server.console.group_rows import brief_title, is_rising
 from tests.server.api.conftest import make_failures
 from tests.server.console.html import page_of
 
@@ -33,6 +33,18 @@ def test_what_is_ticked_narrows_the_filter():
     assert narrowed_to("age<1h", "exception", ["ab", "cd"]) == "age<1h group:ab,cd"
     assert narrowed_to("queue:a age<1h", "queue", ["b c"]) == 'age<1h queue:"b c"'
     assert narrowed_to("age<1h", "exception", []) == "age<1h"
+
+
+@pytest.mark.parametrize(
+    ("title", "brief"),
+    [
+        ("shop.errors.ProviderTimeout in shop.charge: 9 failures", "ProviderTimeout in shop.charge: 9 failures"),
+        ("no answer from api.example.org in time", "no answer from api.example.org in time"),
+        ("shop.errors.ProviderTimeout is new", "shop.errors.ProviderTimeout is new"),
+    ],
+)
+def test_a_title_is_said_without_the_module_of_its_exception(title, brief):
+    assert brief_title(title) == brief
 
 
 def test_a_group_rises_if_much_more_fails_than_usually():

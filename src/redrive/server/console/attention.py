@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from redrive.broker.views import View
+from redrive.server.console.group_rows import brief_title
 from redrive.server.console.subjects import link, page_of
 
 _LOOKS: Final = {
@@ -34,6 +35,7 @@ def shown_item(item: View, line: Sequence[int] | None) -> View:
     said, _, more = item["sentence"].partition("; ")
     subject = item["subject"]
     is_group = subject.startswith("group:")
+    said = brief_title(said) if is_group else said
     return {
         "tone": tone,
         "icon": icon,

@@ -12,6 +12,7 @@ from redrive.server.api.groups import GroupId, GroupStateAsked, get_group, set_g
 from redrive.server.api.upkeep import NoteAsked, list_notes, write_note
 from redrive.server.console.filter_bar import terms_of
 from redrive.server.console.forms import Posted, Poster, model_of
+from redrive.server.console.group_rows import brief_title
 from redrive.server.console.pages import Pages
 from redrive.server.console.subjects import link
 
@@ -31,7 +32,7 @@ async def panel_of(caller: Caller, q: str) -> View | None:
     except GroupNotFound:
         return None
     notes = await caller.ask(list_notes, subject=f"group:{group['id']}")
-    return {**group, "written": notes, "snoozes": SNOOZES}
+    return {**group, "title": brief_title(group["title"]), "written": notes, "snoozes": SNOOZES}
 
 
 @pages.post("/failed/groups/{id}/state", "groups.change")

@@ -59,6 +59,12 @@ def group_row(
     }
 
 
+def brief_title(title: str) -> str:
+    """Return a title of a group, or a sentence that begins with one, without the module of the exception."""
+    whole, at, place = title.partition(" in ")
+    return title if " " in whole else whole.rpartition(".")[2] + at + place
+
+
 def named_group(title: str) -> View:
     """Return what a group of an exception is called: its name, that with its modules, and the place it is raised at."""
     whole, _, place = title.partition(" in ")

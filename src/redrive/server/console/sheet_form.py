@@ -169,10 +169,10 @@ def destination_rows(
 def _health_words(found: DestinationHealth | None) -> str:
     if found is None:
         return "there is no such queue"
+    if not found.is_read:
+        return "no worker reads it: what is sent waits there" + (f" · {found.ready:,} wait now" if found.ready else "")
     workers = "no worker" if not found.workers else "1 worker" if found.workers == 1 else f"{found.workers:,} workers"
     said = [f"{workers}, {found.completed_per_minute:,.0f} a minute"]
     if found.ready:
         said.append(f"{found.ready:,} wait")
-    if not found.is_read:
-        said.append("none reads it: what is sent waits there")
     return " · ".join(said)
