@@ -145,6 +145,24 @@ async def test_a_page_follows_although_something_changes_all_the_time(live):
     assert await live.asked() == 1
 
 
+async def test_the_frame_counts_what_the_page_counts(live):
+    await live.open("/operations")
+    html = await live.fragment("/operations")
+    failed = live.page.locator(".side [data-n='/failed']")
+    await expect(failed).to_have_text("5")
+    for count, short in (("12,345", "12.3k"), ("0", "0")):
+        await live.hears("operations")
+        await live.passes(FOLLOWS_IN_MS)
+        changed, many = re.subn(
+            r'data-of="/failed" data-short="5">5<', f'data-of="/failed" data-short="{short}">{count}<', html
+        )
+        assert many == 1
+        await live.answer(changed)
+        await expect(failed).to_have_text(count)
+        await expect(live.page.locator(".tabbar [data-n='/failed']")).to_have_text(short)
+    await expect(failed).to_be_hidden()
+
+
 async def test_no_answer_replaces_a_later_one(live):
     await live.open("/failed")
     html = await live.fragment("/failed")

@@ -77,11 +77,15 @@ def test_no_template_leaves_anything_unescaped():
 
 
 @pytest.mark.usefixtures("seeded")
-async def test_a_fragment_is_the_content_alone_and_is_not_sent_twice(browser):
+async def test_a_fragment_is_the_content_with_the_counts_of_the_frame_and_is_not_sent_twice(browser):
     asked = {"redrive-fragment": "1"}
     first = await browser.get("/more", headers=asked)
-    assert "<html" not in first.text
-    assert first.text in (await browser.get("/more")).text
+    content, _, counts = first.text.partition("<span hidden>")
+    assert "<html" not in content
+    whole = (await browser.get("/more")).text
+    assert content.strip() in whole
+    in_frame = re.findall(r'<span class="n[^"]*" data-n="([^"]+)"(?: hidden)?>([^<]*)<', whole)
+    assert in_frame == re.findall(r'<b data-of="([^"]+)"[^>]*>([^<]*)<', counts) != []
     again = await browser.get("/more", headers={**asked, "if-none-match": first.headers["etag"]})
     assert (again.status_code, again.text) == (304, "")
 

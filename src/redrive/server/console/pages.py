@@ -19,8 +19,8 @@
 The desk is asked in the action of the page before the function is called. What a page returns is redacted, gets what
 the frame around it needs, and is rendered. A form returns the address to go on at (303), or a ``Reply``.
 
-A request with the header ``Redrive-Fragment`` gets the block ``content`` alone, for a live update. Such an answer is
-made once for all who may see the same and ask within a quarter of a second.
+A request with the header ``Redrive-Fragment`` gets the block ``content`` and the counts of the frame: a live update.
+Such an answer is made once for all who may see the same and ask within a quarter of a second.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -178,7 +178,9 @@ async def _fragment(caller: KnownCaller, call: Callable[[], Awaitable[Any]], tem
         reply = found if isinstance(found, Reply) else Reply(template, found)
         view = await caller.redaction.shown(reply.view)
         context = {**view, **await shell_of(caller), "topics": "", "csrf": CSRF_SEAT, "key": KEY_SEAT}
-        return Fragment(render(reply.template, context, moment_of(request), "content"), who)
+        moment = moment_of(request)
+        counts = render("counts.html", context, moment)
+        return Fragment(render(reply.template, context, moment, "content") + counts, who)
 
     shared: Fragments = request.app.state.console
     # what is shown to one who may see all, because they ask for it, is for nobody else

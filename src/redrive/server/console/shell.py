@@ -89,7 +89,15 @@ def _places(request: Request, counts: Mapping[str, int]) -> dict[str, list[View]
         )
         part = "homes" if name in _HOMES else "foot" if name in ("Audit", "Settings") else "main"
         parts[part].append(
-            {"name": name, "path": path, "icon": icon, "n": n, "is_here": is_here, "is_hot": counted == "failed"}
+            {
+                "name": name,
+                "path": path,
+                "icon": icon,
+                "n": n,
+                "is_here": is_here,
+                "is_counted": bool(counted),
+                "is_hot": counted == "failed",
+            }
         )
     return parts
 

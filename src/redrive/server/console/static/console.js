@@ -78,6 +78,9 @@
     // The page is new now, and settles later: what is pressed meanwhile must find the ticks where they belong.
     all("#content .check[name]").forEach((each) => { each.checked = ticked.includes(each.value); });
     const folds = all("#content details"); if (folds.length === open.length) folds.forEach((each, i) => { each.open = open[i]; });
+    all("#content [data-of]").forEach((each) => all(`[data-n="${each.dataset.of}"]`).forEach((n) => {
+      n.textContent = "short" in n.dataset ? each.dataset.short : each.textContent; n.hidden = each.textContent === "0";
+    }));
     ready(); picked();
     await settled;
   }
