@@ -40,7 +40,6 @@ class Connection(asyncio.Protocol):
 
     async def __aenter__(self):
         """Connect."""
-        self._ended.clear()
         loop = asyncio.get_running_loop()
         self._transport, _ = await loop.create_connection(lambda: self, HOST, self._server.port)
         return self
@@ -49,6 +48,11 @@ class Connection(asyncio.Protocol):
         """Disconnect."""
         self._transport.close()
         await self._ended.wait()
+
+    def connection_made(self, _transport):
+        """Begin anew. Not before: whoever leaves would wait for the end of a connection that was refused."""
+        self._ended.clear()
+        self._got = b""
 
     def data_received(self, data):
         """Take what comes: events of a stream, or a part of an answer."""
