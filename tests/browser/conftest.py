@@ -242,6 +242,8 @@ class Windows:
             page = self._used.pop()
             await page.goto("about:blank")
             await page.context.clear_cookies()
+            await page.set_viewport_size(WIDE)
+            await page.emulate_media(color_scheme="null")
             self._idle.append(page)
 
 

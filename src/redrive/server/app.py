@@ -90,7 +90,13 @@ def create_app(
     for router in (*ROUTERS, health.router, *console.ROUTERS):
         app.router.routes.extend(router.routes)  # whole as they are: including them builds each anew for this app
     describe(app)
-    app.add_middleware(Tagged)  # the last one that is added is the first that a request passes
+    _add_layers(app, settings, observed, clock)
+    return app
+
+
+def _add_layers(app: FastAPI, settings: ServerSettings, observed: Observed, clock: Clock) -> None:
+    """Add what a request passes: the last one that is added is the first."""
+    app.add_middleware(Tagged)
     app.add_middleware(GZipMiddleware, minimum_size=SMALLEST_COMPRESSED, compresslevel=6)
     app.add_middleware(RecentAnswers, clock=clock)
     app.add_middleware(console.SharedFragments)
@@ -98,7 +104,6 @@ def create_app(
     app.add_middleware(QuotedPaths)
     app.add_middleware(Guard, settings=settings, clock=clock)
     app.add_middleware(Measured, metrics=observed.metrics, clock=clock)
-    return app
 
 
 class QuotedPaths:

@@ -55,7 +55,7 @@ class Fragment:
 
     Args:
         html: the part.
-        who: whom it was made for; where it names them, as in why they may not do something, it is for nobody else.
+        who: whom it was made for; where it names them, as in why they may not do something, no one else gets it.
     """
 
     def __init__(self, html: str, who: Principal) -> None:
@@ -67,7 +67,7 @@ class Fragment:
         self._packed: list[bytes] = []
 
     def is_for(self, who: Principal) -> bool:
-        """Say whether somebody who may see the same may have it."""
+        """Say whether a viewer who may see the same may have it."""
         return self._only is None or (self._only.name, self._only.kind) == (who.name, who.kind)
 
     def answer(self, request: HTTPConnection) -> Response:
@@ -84,7 +84,7 @@ class Fragment:
     def _compressed(self, pieces: list[bytes]) -> bytes:
         """Return a gzip file with what is a viewer's own in blocks that are not compressed, between those of all.
 
-        So nobody can learn a token from the size of an answer, either.
+        So no one can learn a token from the size of an answer, either.
         """
         self._packed = self._packed or _packed(self._pieces[::2])
         blocks = [_stored(piece) if place % 2 else self._packed[place // 2] for place, piece in enumerate(pieces)]
@@ -174,9 +174,9 @@ def _is_for(found: Fragment | Response, who: Principal) -> bool:
 
 
 class SharedFragments:
-    """Answers live updates that were made a moment ago for somebody who may see the same; passes on all else.
+    """Answers live updates that were made a moment ago for others who may see the same; passes on all else.
 
-    Whoever may not see a page finds none here: what they ask for goes on to the desk, which says why and notes it.
+    Viewers who may not see a page find none here: what they ask for goes on to the desk, which says why and notes it.
 
     Args:
         app: what comes next.

@@ -183,7 +183,7 @@ async def _fragment(caller: KnownCaller, call: Callable[[], Awaitable[Any]], tem
         return Fragment(render(reply.template, context, moment, "content") + counts, who)
 
     shared: Fragments = request.app.state.console
-    # what is shown to one who may see all, because they ask for it, is for nobody else
+    # what is shown to one who may see all, because they ask for it, is for no one else
     is_own = UNCOVER_HEADER in request.headers
     found = await made() if is_own else await shared.get(key_of(who, request), who, made)
     return found.answer(request) if isinstance(found, Fragment) else found
