@@ -71,6 +71,11 @@ def test_failures_of_an_old_group_wait_for_a_decision(count, is_said):
     assert said(groups=(group(count=count),)) == ([("group-waits", "group:g1")] if is_said else [])
 
 
+def test_one_failure_waits_where_one_is_enough():
+    (item,) = items_of(Facts(now=NOW, groups=(group(count=1),)), Thresholds(waiting_least=1))
+    assert item.sentence == "ConnectionError in orders: 1 failure waits for a decision"
+
+
 def test_the_three_largest_groups_that_wait_are_named_and_none_that_rises_or_is_new():
     waiting = [group(count=100 + number, id_=f"g{number}") for number in range(5)]
     others = [group(lately=500, count=500, id_="rises"), group(first=1, count=500, id_="new")]

@@ -119,10 +119,11 @@ def _waiting(facts: Facts, limits: Thresholds) -> Iterator[AttentionItem]:
         and not _is_rising(group, limits)
     ]
     for group in sorted(waiting, key=lambda each: -each.count)[:_MOST_WAITING]:
+        wait = "waits" if group.count == 1 else "wait"
         yield AttentionItem(
             rule="group-waits",
             subject=f"group:{group.id}",
-            sentence=f"{_title(group.title)}: {_many(group.count, 'failure')} wait for a decision",
+            sentence=f"{_title(group.title)}: {_many(group.count, 'failure')} {wait} for a decision",
             since=group.first_failed_at,
             count=group.count,
         )

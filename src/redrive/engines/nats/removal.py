@@ -2,8 +2,9 @@
 """Completes a message by removing the version that is locked, by its number in the stream, instead of replacing it.
 
 That is one request instead of three, and works on a server that is full, which stores nothing. A removal has no fence:
-it would also remove a version that another process has replaced meanwhile. Before the lock has ended no one can have
-done that; afterwards it is looked whether the message is still there.
+it would also remove a version that another process has replaced a moment ago. Before the lock has ended none does that
+but one that was handed the same lock, or the same message by a consumer whose leader has just changed; then the message
+comes again. After the lock has ended, it is looked whether the message is still there.
 """
 
 from collections.abc import Callable
