@@ -48,6 +48,9 @@ else:
 
 __all__ = ["Clock", "SystemClock", "pause", "system_clock", "utc"]
 
+_WAKING_S = 0.0001
+"""Longer than a thread takes to wake up, and a fraction of what is computed before."""
+
 
 class SystemClock:
     """The machine's clock.
@@ -120,6 +123,15 @@ async def pause(clock: Clock, seconds: float) -> None:
             await asyncio.get_running_loop().create_future()
     except TimeoutError:
         return
+
+
+def give_way() -> None:
+    """Let other threads of this process run, for work that takes long on the thread of an event loop.
+
+    A thread that waits for the interpreter takes a while to wake up. The event loop gives the interpreter up for less
+    than that at each of its turns, so a thread that writes to a database waited for whole pages of other work.
+    """
+    time.sleep(_WAKING_S)
 
 
 def utc(seconds: float) -> datetime:

@@ -114,7 +114,7 @@ class World:
     # --- what recovery and people do
 
     async def read_failures(self, _n):
-        while await self.recovery._ingester.take("error"):
+        while await self.recovery._ingester.take("error", 500):
             pass
         self._note_read()
 

@@ -356,6 +356,7 @@ async def test_a_recovery_is_opened_as_a_program_opens_it(process):
 
 
 async def test_more_failures_than_fit_on_two_pages_are_all_read(process, monkeypatch):
+    monkeypatch.setattr(ingest, "_FIRST_PAGE", 5)
     monkeypatch.setattr(ingest, "_PAGE", 5)
     await process.broker.send_many("error", [process.site.failed_message() for _ in range(23)])
     assert await process.recovery.ingest()
@@ -365,6 +366,7 @@ async def test_more_failures_than_fit_on_two_pages_are_all_read(process, monkeyp
 
 async def test_a_page_that_cannot_be_stored_does_not_keep_the_other_from_its_end(process, monkeypatch):
     """Two pages are on their way; the one that failed is given back, and the other reader gets it."""
+    monkeypatch.setattr(ingest, "_FIRST_PAGE", 5)
     monkeypatch.setattr(ingest, "_PAGE", 5)
     process.raw_ledger.is_with_queues = False
     await process.broker.send_many("error", [process.site.failed_message() for _ in range(15)])
@@ -384,6 +386,7 @@ async def beside(site, monkeypatch):
     """A process with 23 failures in its error queue, of which a page is 5, and a ledger that is with the queues."""
     if site.store is not site.queues:
         pytest.skip("the ledger is in another database than the queues")
+    monkeypatch.setattr(ingest, "_FIRST_PAGE", 5)
     monkeypatch.setattr(ingest, "_PAGE", 5)
     process = await site.open()
     await process.broker.send_many("error", [site.failed_message() for _ in range(23)])

@@ -96,3 +96,11 @@ def test_a_failure_that_says_something_else_than_its_headers_keeps_its_trace(oth
 def test_details_of_an_older_version_are_read():
     old = json.dumps({"stack_trace": TRACE, "headers": {"trace": TRACE}})
     assert attempt_details.read(old) == {"stack_trace": TRACE, "headers": {"trace": TRACE}}
+
+
+def test_what_alike_failures_share_is_needed_for_all_but_what_is_their_own():
+    """A store whose shared texts are lost still tells when it was, what the exception said, and where."""
+    found = attempt_details.read('{"alike": 1, "at": "2026-11-17", "said": "none left", "host": "worker-7"}')
+    assert (found["exception_message"], found["host"]) == ("none left", "worker-7")
+    assert found["stack_trace"] == "none left\n"
+    assert found["headers"]["redrive-failed-at"] == "2026-11-17"

@@ -3,12 +3,13 @@
 
 A trace is most of it. It is in the headers that a failure was read from, and in the failure, and ends with what the
 exception said. So it is stored once, without its end, for all failures of a group that share it (``SharedTrace``). What
-a worker wrote into headers is not stored once more as fields then. An attempt before the last has everything in its
-details: it stays when all others that shared its trace are gone.
+a worker wrote into headers is not stored once more as fields then. Of failures that are alike, the other headers are
+stored with the trace too, and each has only what is its own: when it was, what the exception said, the host. An attempt
+before the last has everything in its details: it stays when all others that shared its trace are gone.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
@@ -26,7 +27,7 @@ _MAY_BE_LONG = ("stack_trace", "exception_message", "description")
 _LONG = 100
 """A shorter text is not worth the name of its field."""
 
-_SAME, _SHARED = "same_as", "shared_trace"
+_SAME, _SHARED, _ALIKE = "same_as", "shared_trace", "alike"
 
 _WORKERS = "redrive"
 """The vocabulary of failures that a worker wrote into headers."""
@@ -34,18 +35,22 @@ _TRACE_HEADER = FIELD_HEADERS["stack_trace"]
 _OTHERS = {field: header for field, header in FIELD_HEADERS.items() if field != "stack_trace"}
 _others_of = attrgetter(*_OTHERS)
 _OTHER_HEADERS = tuple(_OTHERS.values())
-_DIFFERENT = frozenset({FAILED_AT, FIELD_HEADERS["exception_message"]})
-"""The headers, beside the trace, that failures which are alike do not share. They are texts."""
+_OWN = {"at": FAILED_AT, "said": FIELD_HEADERS["exception_message"], "host": FIELD_HEADERS["host"]}
+"""The headers, beside the trace, that each of the failures that are alike has in its own details. They are texts.
+
+The host is the same for many, but there are too many hosts over time to store all else once for each.
+"""
+_DIFFERENT = frozenset({_OWN["at"], _OWN["said"]})
 _ALIKE_FIELDS = {field: header for field, header in _OTHERS.items() if header not in _DIFFERENT}
 
 
 class SharedTrace(NamedTuple):
-    """A trace without its end, which failures share.
+    """A trace without its end, which failures share, or what all failures that are alike share, in JSON.
 
     Attributes:
-        digest: distinguishes it from the other traces of its group, which are few.
-        text: the trace.
-        end: how many newlines follow the text and what the exception said; -1: the text is all of it.
+        digest: distinguishes it from the others of its group, which are few.
+        text: the trace, or the JSON.
+        end: how many newlines follow the trace and what the exception said; -1: the text is all of it.
     """
 
     digest: int
@@ -68,44 +73,40 @@ _as_text: Callable[[Any], str] = json.encoder.encode_basestring_ascii
 
 
 class _Template(NamedTuple):
-    """The details of failures that are alike, up to what is different in each.
+    """How the details of failures that are alike are stored.
 
     Attributes:
-        digest: that of their trace.
-        pieces: the text, without the end of the trace at its beginning, in three pieces.
-        different: the headers whose values are between these.
+        digest: that of the text.
+        text: what they share, in JSON.
+        host: where all of them were, as the end of the details of each.
     """
 
     digest: int
-    pieces: tuple[str, str, str]
-    different: tuple[str, str]
+    text: str
+    host: str
 
 
 @lru_cache(maxsize=500)
 def _template(alike: Alike) -> _Template | None:
-    """Return how the details of failures that are alike are written; None: one by one."""
-    failure, digest = alike.failure, _digest_of(alike.trace)
+    """Return how the details of failures that are alike are stored; None: one by one."""
+    failure = alike.failure
     headers: dict[str, Any] = {**dict.fromkeys(alike.names), **failure.headers}
-    alike_in_fields = [(getattr(failure, field), headers.get(name, "")) for field, name in _ALIKE_FIELDS.items()]
-    if digest is None or len(alike.trace) <= _LONG or failure.vocabulary != _WORKERS:
+    if len(alike.trace) <= _LONG or failure.vocabulary != _WORKERS or not _DIFFERENT.issubset(alike.names):
         return None
-    if any(value != said for value, said in alike_in_fields):
+    if any(getattr(failure, field) != headers.get(name, "") for field, name in _ALIKE_FIELDS.items()):
         return None
-    different = [name for name in alike.names if name in _DIFFERENT]
-    if len(different) != len(_DIFFERENT):
-        return None
-    whole = _as_json({**_known_of(failure), "headers": headers})
-    pieces: list[str] = []
-    for name in different:
-        before, _, whole = whole.partition(f"{_as_json(name)}: null")
-        pieces.append(f"{before}{_as_json(name)}: ")
-    return _Template(digest, (pieces[0], pieces[1], whole), (different[0], different[1]))
+    host = "}"
+    if _OWN["host"] in headers:
+        headers[_OWN["host"]] = None  # in its place
+        host = f', "host": {_as_text(failure.host)}}}'
+    text = _as_json({"trace": alike.trace, **_known_of(failure), "headers": headers})
+    return _Template(_digest_of(text), text, host)
 
 
 def shared_by(alike: Alike) -> SharedTrace | None:
-    """Return the trace of failures that are alike, without its end; None: the details of each are written alone."""
+    """Return what failures that are alike share; None: the details of each are written alone."""
     template = _template(alike)
-    return None if template is None else SharedTrace(template.digest, alike.trace, -1)
+    return None if template is None else SharedTrace(template.digest, template.text, -1)
 
 
 def trace_of(failure: Failure, alike: Alike | None = None) -> SharedTrace | None:
@@ -117,7 +118,7 @@ def trace_of(failure: Failure, alike: Alike | None = None) -> SharedTrace | None
     """
     if alike is not None and (template := _template(alike)) is not None:
         end = len(failure.stack_trace) - len(alike.trace) - len(failure.exception_message)
-        return SharedTrace(template.digest, alike.trace, end)
+        return SharedTrace(template.digest, template.text, end)
     trace, said, headers = failure.stack_trace, failure.exception_message, failure.headers
     if len(trace) <= _LONG or failure.vocabulary != _WORKERS or headers.get(_TRACE_HEADER) != trace:
         return None
@@ -126,17 +127,16 @@ def trace_of(failure: Failure, alike: Alike | None = None) -> SharedTrace | None
     text, end = trace, -1
     if said and (bare := trace.rstrip("\n")).endswith(said):
         text, end = bare[: -len(said)], len(trace) - len(bare)
-    digest = _digest_of(text)
-    return None if digest is None else SharedTrace(digest, text, end)
+    try:
+        return SharedTrace(_digest_of(text), text, end)
+    except UnicodeEncodeError:  # no database can store it
+        return None
 
 
 @lru_cache(maxsize=500)
-def _digest_of(text: str) -> int | None:
-    """Return the digest of a text as a number of 64 bits; None if no database can store the text."""
-    try:
-        return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
-    except UnicodeEncodeError:
-        return None
+def _digest_of(text: str) -> int:
+    """Return the digest of a text as a number of 64 bits."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def written(failure: Failure, trace: SharedTrace | None = None, alike: Alike | None = None) -> str:
@@ -161,12 +161,8 @@ def written_like(alike: Alike) -> Callable[[Any, str, int], str] | None:
     template = _template(alike)
     if template is None:
         return None
-    a, b, c = template.pieces
-    before = f'{{"{_SHARED}": '
-    between = f", {a[1:]}"
-    if template.different[0] == FAILED_AT:
-        return lambda at, said, end: f"{before}{end}{between}{_as_text(at)}{b}{_as_text(said)}{c}"
-    return lambda at, said, end: f"{before}{end}{between}{_as_text(said)}{b}{_as_text(at)}{c}"
+    host = template.host
+    return lambda at, said, end: f'{{"{_ALIKE}": {end}, "at": {_as_text(at)}, "said": {_as_text(said)}{host}'
 
 
 def _known_of(failure: Failure) -> dict[str, Any]:
@@ -190,21 +186,30 @@ def _written_alone(failure: Failure, trace: SharedTrace | None) -> str:
     return _as_json(known)
 
 
-def read(text: str, trace: str | None = None) -> dict[str, Any]:
+def read(text: str, shared: str | None = None) -> dict[str, Any]:
     """Return the details that a text says, also one of a version that stored a trace twice.
 
     Args:
         text: the text.
-        trace: the text of the trace that is not in the details themselves; None: there is none.
+        shared: the text that is stored for all that share it; None: there is none.
     """
     details: dict[str, Any] = json.loads(text)
+    if (end := details.pop(_ALIKE, None)) is not None:
+        return _with_all(details, shared, end)
     headers = details.get("headers", {})
     if (end := details.pop(_SHARED, None)) is not None:
-        return _with_trace(details, headers, trace or "", end)
+        return _with_trace(details, headers, shared or "", end)
     for name, value in headers.items():
         if isinstance(value, dict):  # which no header's own value is
             headers[name] = details[value[_SAME]]
     return details
+
+
+def _with_all(own: Mapping[str, str], shared: str | None, end: int) -> dict[str, Any]:
+    details: dict[str, Any] = json.loads(shared or '{"trace": "", "headers": {}}')
+    headers, trace = details.pop("headers"), details.pop("trace")
+    headers |= {header: own[name] for name, header in _OWN.items() if name in own}
+    return _with_trace(details, headers, trace, end)
 
 
 def _with_trace(details: dict[str, Any], headers: dict[str, Any], trace: str, end: int) -> dict[str, Any]:
@@ -215,9 +220,9 @@ def _with_trace(details: dict[str, Any], headers: dict[str, Any], trace: str, en
     return {**{name: details[name] for name in _FIELDS if details.get(name)}, "headers": headers}
 
 
-def in_full(text: str, trace: str) -> str:
-    """Return details with the trace in them, as ``written`` makes them of a failure whose trace is not shared."""
-    details = read(text, trace)
+def in_full(text: str, shared: str) -> str:
+    """Return details with all that is shared in them, as ``written`` makes them of a failure that shares nothing."""
+    details = read(text, shared)
     headers = details["headers"]
     long = {details[field]: field for field in reversed(_MAY_BE_LONG) if len(details.get(field, "")) > _LONG}
     details["headers"] = {n: {_SAME: long[v]} if isinstance(v, str) and v in long else v for n, v in headers.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Stack traces that failures share, in SQL. A group has a few of them, and they go with its last failure."""
+"""Stack traces, and what else failures share, in SQL. A group has a few of them, and they go with its last failure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -9,8 +9,9 @@ from redrive.engines.sql.recovery.state_sql import among
 from redrive.engines.sql.script import Script, Sql, TableColumns
 from redrive.recovery.port import Arrival, Status
 
-MOST_TRACES: Final = 20
-"""How many traces of a group are stored for all. A trace that differs in each failure stays in the details of each."""
+MOST_TRACES: Final = 40
+"""How many traces of a group are stored for all, with what else their failures share; the same trace may be there with
+several queues and numbers of tries. A trace that differs in each failure stays in the details of each."""
 
 TRACES = TableColumns("failure_traces", (("exception_group", "text"), ("digest", "bigint"), ("text", "text")))
 
