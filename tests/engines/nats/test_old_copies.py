@@ -7,7 +7,7 @@ import json
 import pytest
 
 from redrive.broker import Complete, DeadLetter, Lock, Message, QueueSettings, Send
-from redrive.engines.nats import NatsEngine
+from redrive.engines.nats import NatsEngine, errors
 from redrive.engines.nats.connection import _Inbox
 from redrive.engines.nats.consumers import PullEnd
 from redrive.errors import LockLost, UsageError
@@ -108,6 +108,28 @@ async def test_a_change_that_a_leader_cut_off_has_under_way_is_made_again(engine
     await engine.apply([Send(ORDERS, Message(b"", id="first"))])
     assert answers == []
     assert [one.id for one in await engine.peek(ORDERS, 10)] == ["first"]
+
+
+async def test_a_send_whose_first_try_is_still_under_way_is_not_made_under_another_number(engine, monkeypatch):
+    """The answer to the first try is lost; the leader refuses the second while it does not know of the first's end."""
+    ask, tries = engine._connection.ask, []
+
+    async def asked(subject, *values):
+        if ".q." not in subject:
+            return await ask(subject, *values)
+        tries.append((subject, *values))
+        if len(tries) == 1:
+            raise errors.unanswered("the answer is lost")
+        if len(tries) == 2:
+            return b'{"error": {"code": 400, "err_code": 10164, "description": "wrong last sequence"}}'
+        if len(tries) == 3:
+            await ask(*tries[0])  # it comes to its end now
+        return await ask(subject, *values)
+
+    monkeypatch.setattr(engine._connection, "ask", asked)
+    await engine.apply([Send(ORDERS, Message(b"", id="first"))])
+    assert [one.id for one in await engine.peek(ORDERS, 10)] == ["first"]
+    assert len(tries) == 3
 
 
 async def test_a_stream_is_not_made_with_fewer_replicas_while_a_server_restarts(

@@ -10,7 +10,7 @@ from redrive.errors import EngineBusy, EngineUnavailable, NotSupported, RedriveE
 Trouble = (Error, OSError, TimeoutError)
 """All that can come out of the client."""
 
-WRONG_SEQUENCE: Final = frozenset((10071, 10164))
+WRONG_SEQUENCE: Final = 10071
 """A fence has held: what was to be changed is not what it was."""
 
 DUPLICATE_IN_BATCH: Final = 10201
@@ -24,9 +24,9 @@ NO_STREAM: Final = 10059
 _FULL: Final = frozenset((10002, 10023, 10028, 10047, 10077, 10122))
 """No resources, memory or disk, or a limit of the account or the stream is reached."""
 
-_PASSING: Final = frozenset((10008, 10009, 10118, 10158, 10176, 10210))
-"""No leader, no peers, more batches under way than the server takes, or the same change is under way: a leader that is
-cut off says so of a change that is made again, and does not know what becomes of the first."""
+_PASSING: Final = frozenset((10008, 10009, 10118, 10158, 10164, 10176, 10210))
+"""No leader, no peers, more batches under way than the server takes, or a change is under way: the same one, or another
+one with the same fence. A leader that is cut off says so for seconds, and does not know what becomes of the first."""
 
 _PASSING_TEXTS: Final = ("peer offline", "rollup sub invalid")
 """A server of the cluster is being restarted, or has just been started: there are enough, a moment later. Or a message
@@ -57,7 +57,7 @@ class StreamRefusal(Exception):
     @property
     def is_fence(self) -> bool:
         """Whether something has changed meanwhile; then nothing was done."""
-        return self.code in WRONG_SEQUENCE or self.code == DUPLICATE_IN_BATCH
+        return self.code in (WRONG_SEQUENCE, DUPLICATE_IN_BATCH)
 
 
 def unanswered(problem: str) -> EngineUnavailable:
