@@ -165,11 +165,12 @@ def test_a_worker_that_is_frozen_past_its_lock_bills_nothing_twice(whole, orders
     namespace, chance = next(names), random.Random(7)
     prepare(whole, namespace, orders, 1.0)
     with Workers(whole, namespace) as workers:
-        frozen = [workers.start() for _ in range(3)]
-        for victim in frozen:
-            see_orders(victim, 3)
+        frozen = []
+        for _ in range(3):  # one after another: otherwise the last could find that all orders are billed
+            frozen.append(workers.start())
+            see_orders(frozen[-1], 3)
             system_clock.sleep(chance.random() * 0.01)
-            victim.send_signal(signal.SIGSTOP)
+            frozen[-1].send_signal(signal.SIGSTOP)
         workers.start()
         billed(whole, namespace, orders)
         for victim in frozen:

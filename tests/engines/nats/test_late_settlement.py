@@ -123,6 +123,15 @@ async def test_who_has_taken_a_message_over_can_give_it_back_in_any_process(engi
     assert await first.peek(ORDERS, 1) == []
 
 
+@pytest.mark.parametrize("settlement", [Complete, Abandon, Defer], ids=lambda each: each.__name__)
+async def test_a_lock_that_was_used_is_not_renewed_in_another_process(engines, settlement):
+    first, second = engines
+    (held,) = await first.lock_next(ORDERS, 1)
+    assert await second.renew([held.lock]) != [None], "before it is used, whoever has it may"
+    await first.apply([settlement(held.lock)])
+    assert await second.renew([held.lock]) == [None]
+
+
 async def test_a_message_that_is_settled_in_the_last_moment_is_not_handed_on(engines, clock, monkeypatch):
     first, second = engines
     (held,) = await first.lock_next(ORDERS, 1)

@@ -71,6 +71,19 @@ async def test_a_receive_that_fails_fails_all_who_share_it_and_no_other(engine, 
     assert len(await engine.lock_next(ORDERS, 4)) == 4, "nothing was locked"
 
 
+@pytest.mark.parametrize("is_asking", [True, False], ids=["and asks", "only"])
+async def test_who_waits_for_an_empty_queue_is_woken_twice_a_second(engine, is_asking):
+    """A hint tells of messages that are sent; it is woken for locks that end, of which no one tells."""
+    loop, woken = asyncio.get_running_loop(), 0
+    end = loop.time() + 1.1
+    while loop.time() < end:
+        if is_asking:
+            assert await engine.lock_next(ORDERS, 1) == []
+        await engine.wait(ORDERS, 5.0)
+        woken += 1
+    assert woken <= 3
+
+
 async def test_a_receive_after_many_completions_is_one_pull(engine, pulls):
     """What is left of settled messages is removed, so that no receive has to skip it."""
     await engine.apply(orders(200))

@@ -269,7 +269,7 @@ class Planner:
         definition = await self._definition(plan, effect.lock.queue, anew=anew)
         held = self._held(plan, effect.lock, definition)
         if anew or not self._locks.is_own(held):
-            held = await self._current(held)
+            held = await self.current(held)
         plan.used.append(held)
         if isinstance(effect, Complete):
             plan.entries.append(removing(held.subject, held.sequence, is_only=held.is_only))
@@ -332,8 +332,12 @@ class Planner:
             raise LockLost(lock.queue, lock.sequence)
         return held
 
-    async def _current(self, held: Held) -> Held:
-        """Return a lock with the version of the message that is stored now, if the lock is still good for that."""
+    async def current(self, held: Held) -> Held:
+        """Return a lock with the version of the message that is stored now.
+
+        Raises:
+            LockLost: the lock is not good for that.
+        """
         found = await self._connection.last(self._subjects.stream, held.subject)
         place = self._subjects.place(held.subject)
         record = None if found is None else record_of(place, found.headers, found.body, found.sequence)

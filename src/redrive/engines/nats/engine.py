@@ -57,7 +57,7 @@ from redrive.engines.nats.removal import remove
 from redrive.engines.nats.stream import ensure_stream
 from redrive.engines.nats.subjects import Subjects
 from redrive.engines.nats.upkeep import Tidying
-from redrive.errors import InvalidSetting, RedriveError, StorageFull
+from redrive.errors import InvalidSetting, LockLost, RedriveError, StorageFull
 
 T = TypeVar("T")
 
@@ -118,6 +118,7 @@ class NatsEngine:
         self._under_way: set[asyncio.Future[Any]] = set()
         self._left: set[asyncio.Future[Any]] = set()  # those of them that no one waits for
         self._attended: Counter[str] = Counter()
+        self._asked_at: dict[str, float] = {}  # when receivers of a queue last asked for messages, or were told to
         self._used: dict[str, float] = {}
         self._names: dict[str, str] = {}
         self._untold: dict[str, int] = {}
@@ -288,6 +289,7 @@ class NatsEngine:
         """Lock the next messages that are ready, or take them out."""
         await self._settled()
         self._hints.asked(queue)
+        self._asked_at[queue] = self._clock.monotonic()
         with self._attending(queue):
             self._note_use(await self._catalog.queue(queue))
             most = stored.bounded(limit)
@@ -316,6 +318,11 @@ class NatsEngine:
         self._note_use(queue)
         seconds = queue.of_queue.lock_duration
         if held.reply:
+            if not self._locks.is_own(held):  # the process that has given it out may have settled with it
+                try:
+                    await self._planner.current(held)
+                except LockLost:
+                    return None
             await self._consumers.renew(held.reply)
             return utc(self._locks.renewed(held, seconds))
         renewed = await self._receiving.renew(held, seconds)
@@ -428,8 +435,13 @@ class NatsEngine:
                 del self._attended[queue]
 
     async def _look(self, queues: Sequence[str]) -> tuple[Sequence[str], float | None]:
-        """Wake all of them: only a receive finds out what has come due, and whose lock has ended."""
-        return queues, None
+        """Wake those who have not asked for a while: a receive finds what has come due, and whose lock has ended."""
+        now = self._clock.monotonic()
+        left = {queue: self._asked_at.setdefault(queue, now) + _LOOK_EVERY_S - now for queue in queues}
+        found = [queue for queue, each in left.items() if each <= 0]
+        self._asked_at |= dict.fromkeys(found, now)
+        first = min((each for each in left.values() if each > 0), default=None)
+        return found, None if first is None else self._clock.time() + first
 
     def _tell(self, keys: set[str], stored_: Mapping[str, int]) -> None:
         """Wake those who wait for queues, here and elsewhere; many who send at the same time tell it once."""
