@@ -41,7 +41,7 @@ WINDOW = 2 * CONCURRENCY
 """What may be repeated after a kill: a worker takes the next event while it stores that one was delivered."""
 
 CLIENTS = 4
-LOCK_S = 3.0
+LOCK_S = 10.0
 BY = {"X-Process": "env:ACTOR_NAME"}
 """So that a delivery says which process it comes from."""
 

@@ -118,7 +118,7 @@ class NatsEngine:
         self._under_way: set[asyncio.Future[Any]] = set()
         self._left: set[asyncio.Future[Any]] = set()  # those of them that no one waits for
         self._attended: Counter[str] = Counter()
-        self._asked_at: dict[str, float] = {}  # when receivers of a queue last asked for messages, or were told to
+        self._asked_at: dict[str, float] = {}  # when receivers of a queue last asked for messages, or were woken
         self._used: dict[str, float] = {}
         self._names: dict[str, str] = {}
         self._untold: dict[str, int] = {}
