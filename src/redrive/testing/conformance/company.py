@@ -252,6 +252,24 @@ class CompanyBehaviours(EngineFixtures):
         await while_time_passes(asyncio.create_task(engine.wait(ORDERS, 2.0)), clock)
         assert clock.monotonic() < 60
 
+    async def test_a_receiver_that_waits_for_nothing_is_not_woken_again_and_again(self, engine: FullEngine) -> None:
+        await declare(engine)
+        woken = 0
+
+        async def ask_and_wait() -> None:
+            nonlocal woken
+            while True:
+                assert await engine.lock_next(ORDERS, 1) == []
+                await engine.wait(ORDERS, 3_600)
+                woken += 1
+
+        asking = asyncio.create_task(ask_and_wait())
+        await asyncio.wait([asking], timeout=0.3)  # real time; an engine that wakes it always does so hundreds of times
+        assert not asking.done()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert woken < 10, "a process that waits must not keep a core busy"
+
     async def test_of_many_waiting_receivers_each_message_finds_one(self, engine: FullEngine, broker: Broker) -> None:
         await declare(engine)
         waiting = [asyncio.create_task(broker.receive(ORDERS, wait=3_600)) for _ in range(10)]
