@@ -82,9 +82,10 @@ class Cluster:
 
     def _is_whole(self, stream):
         leader = self.leader(stream)
-        if leader is None:
+        info = None if leader is None else asked_once(leader, f"STREAM.INFO.{stream}")
+        if info is None:
             return False
-        replicas = ask(leader.url, f"STREAM.INFO.{stream}")["cluster"].get("replicas", [])
+        replicas = info["cluster"].get("replicas", [])
         return len(replicas) == len(self.servers) - 1 and all(each.get("current") for each in replicas)
 
     def consumer_apart(self, stream, consumer):
@@ -104,22 +105,24 @@ class Cluster:
 
     def _leader(self, what):
         for server in self.servers:
-            try:
-                answer = ask(server.url, what)
-            except (OSError, TimeoutError, nats.errors.Error):
-                continue
-            name = answer.get("cluster", {}).get("leader")
+            answer = asked_once(server, what)
+            name = None if answer is None else answer.get("cluster", {}).get("leader")
             if name is not None:
                 return next(each for each in self.servers if each.name == name)
         return None
 
     def _has_leader(self):
         config = {"name": "probe", "subjects": ["probe.>"], "num_replicas": 3}
-        try:
-            answer = ask(self.servers[0].url, "STREAM.CREATE.probe", config, patience=3)
-        except (OSError, TimeoutError, nats.errors.Error):
-            return False
-        return "error" not in answer
+        answer = asked_once(self.servers[0], "STREAM.CREATE.probe", config)
+        return answer is not None and "error" not in answer
+
+
+def asked_once(server, what, body=None):
+    """Return what JetStream answers; None if it does not soon, as during an election, when requests are lost."""
+    try:
+        return ask(server.url, what, body, patience=3)
+    except (OSError, TimeoutError, nats.errors.Error):
+        return None
 
 
 def ask(url, what, body=None, patience=PATIENCE_S):
