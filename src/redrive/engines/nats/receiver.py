@@ -305,11 +305,10 @@ class Receiving:
         for _ in range(_TRIES):
             records = [await self._numbered(queue, name, each, deferred=deferred) for each in sequences]
             missing = [number for number, record in zip(sequences, records, strict=True) if record is None]
-            if missing or len(set(sequences)) < len(sequences):
+            found = list({record.place.number: record for record in records if record is not None}.values())
+            has_spent = await self._bury_spent(found, queue, settings, is_dead=is_dead)
+            if has_spent or len(found) < len(sequences):
                 raise MessageNotFound(name, missing[0] if missing else sequences[0], wanted)
-            found = [record for record in records if record is not None]
-            if await self._bury_spent(found, queue, settings, is_dead=is_dead):
-                raise MessageNotFound(name, sequences[0], wanted)
             try:
                 return await self._lock_records(name, found, settings) if found else []
             except StreamRefusal:

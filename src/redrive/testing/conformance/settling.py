@@ -317,14 +317,21 @@ class SettlingBehaviours(EngineFixtures):
             await engine.lock_deferred(ORDERS, [number, number])
         assert await everything(engine) == before
 
-    async def test_deferred_deliveries_are_counted_to_the_end(self, engine: FullEngine, clock: ManualClock) -> None:
+    @pytest.mark.parametrize(
+        "asked_for",
+        [lambda number: [number], lambda number: [number] * 2, lambda number: [number + 1, number]],
+        ids=["alone", "twice", "beside one that is missing"],
+    )
+    async def test_deferred_deliveries_are_counted_to_the_end(
+        self, engine: FullEngine, clock: ManualClock, asked_for: Callable[[int], list[int]]
+    ) -> None:
         await declare(engine, max_delivery_count=2)
         number = await send_one(engine, b"one")
         await engine.apply([Defer(lock_of(await lock_one(engine)))])
         await deferred_one(engine, number)
         clock.advance(LOCK_S)
         with pytest.raises(MessageNotFound):
-            await deferred_one(engine, number)
+            await engine.lock_deferred(ORDERS, asked_for(number))
         (dead,) = await lock(engine, DEAD)
         assert dead.dead_letter_info is not None
         assert dead.dead_letter_info.reason == "MaxDeliveryCountExceeded"
